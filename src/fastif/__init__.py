@@ -1,0 +1,24 @@
+"""fastif: which training examples made the model predict this, and how do I fix it?"""
+
+__version__ = "0.1.0"
+
+from fastif.data import Examples
+from fastif.errors import ConvergenceWarning, FastifError
+from fastif.explainer import Explainer
+from fastif.explanation import Explanation
+from fastif.model import TorchModel
+from fastif.scores import Scores
+from fastif.solvers import ConjugateGradient, Exact, Identity
+
+__all__ = [
+    "ConjugateGradient",
+    "ConvergenceWarning",
+    "Exact",
+    "Examples",
+    "Explainer",
+    "Explanation",
+    "FastifError",
+    "Identity",
+    "Scores",
+    "TorchModel",
+]

@@ -1,0 +1,84 @@
+"""How much to add to the diagonal of H, when the user does not say.
+
+Damping matters more than the solver: too little and noise in flat directions drowns the answer, too much and the answer
+turns into a plain gradient dot product. Half a per cent of the largest eigenvalue was within a few per cent of the best
+in every study so far (see docs/decisions/002-damping.md).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastif.errors import ConfigurationError, SingularMatrixError
+from fastif.spectrum import Spectrum
+
+FRACTION_OF_TOP = 0.005
+NEGATIVE_MARGIN = 1.5  # of |lambda_min|, where the curvature has negative eigenvalues
+
+
+@dataclass(frozen=True)
+class Damping:
+    """The damping in use, and what it means for this model; None where the solver uses none."""
+
+    value: float | None
+    chosen_by: str
+    top_eigenvalue: float | None = None
+    effective_dimension: float | None = None
+    spectrum_is_exact: bool = False
+
+    @property
+    def fraction_of_top(self) -> float | None:
+        """Damping / lambda_max."""
+        return self.value / self.top_eigenvalue if self.value is not None and self.top_eigenvalue else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what belongs in the record of a run."""
+        return {
+            "damping": self.value,
+            "damping_chosen_by": self.chosen_by,
+            "top_eigenvalue": self.top_eigenvalue,
+            "damping_over_top_eigenvalue": self.fraction_of_top,
+            "effective_dimension": self.effective_dimension,
+            "spectrum_is_exact": self.spectrum_is_exact,
+        }
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return "no damping"
+        words = f"damping {self.value:.3g}, {self.chosen_by}"
+        if self.fraction_of_top is not None:
+            words += f" ({100 * self.fraction_of_top:.3g} % of the top eigenvalue {self.top_eigenvalue:.3g}"
+            words += f"; effective dimension {self.effective_dimension:.0f})"
+        return words
+
+
+def choose_damping(damping: float | str, spectrum: Spectrum | None) -> Damping:
+    """Return the user's damping, or the default for this spectrum.
+
+    >>> import torch
+    >>> choose_damping("auto", Spectrum(torch.tensor([4.0, 0.0]), torch.ones(2), exact=True)).value
+    0.02
+    """
+    if spectrum is None:
+        return Damping(None, "the solver")
+    automatic = damping == "auto"
+    if automatic:
+        value = automatic_damping(spectrum)
+    elif isinstance(damping, str):
+        raise ConfigurationError(f'damping must be a number or "auto", not {damping!r}.')
+    else:
+        value = float(damping)
+    dimension = spectrum.effective_dimension(value)
+    return Damping(value, "automatic" if automatic else "given", spectrum.top, dimension, spectrum.exact)
+
+
+def automatic_damping(spectrum: Spectrum) -> float:
+    """Return half a per cent of the top eigenvalue, and enough to lift negative eigenvalues above zero."""
+    if spectrum.top <= 0:
+        raise SingularMatrixError(
+            f"the curvature is zero (its largest eigenvalue is {spectrum.top:.3g}), so that no damping can be found "
+            "from it. The loss does not bend at these outputs, as with an absolute error: use another loss, give "
+            "damping= a number, or use fastif.Identity()."
+        )
+    # Ritz values may lie within rounding of zero on either side; only a real negative eigenvalue counts
+    negative = -spectrum.bottom if spectrum.bottom < -1e-6 * spectrum.top else 0.0
+    return max(FRACTION_OF_TOP * spectrum.top, NEGATIVE_MARGIN * negative)

@@ -1,0 +1,278 @@
+"""Examples: one indexed view of any map-style data set, and the batches that are cut from it.
+
+Accepted are a tuple of tensors `(x, ..., y)`, a dictionary of tensors with the key `labels`, a single tensor (input and
+target at once, as for autoencoders), a torch `Dataset` or list of such items, and `Examples`. Nothing here knows of
+models; what a batch must look like for a model is the model's own business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import IterableDataset, TensorDataset, default_collate
+
+from fastif.errors import DataError, EmptyDataError, NonFiniteError, ShapeError
+
+TARGET_KEY = "labels"
+
+Inputs = tuple[Tensor, ...] | dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some examples side by side: what the module takes, what the loss takes, and where they came from."""
+
+    inputs: Inputs
+    targets: Tensor
+    ids: Tensor
+    source: str = "data"
+
+    def __len__(self) -> int:
+        return self.targets.shape[0]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return every tensor by a name that a person understands."""
+        return {**self.named_inputs(), "the target": self.targets}
+
+    def named_inputs(self) -> dict[str, Tensor]:
+        """Return the input tensors by a name that a person understands."""
+        if isinstance(self.inputs, dict):
+            return {f"'{key}'": tensor for key, tensor in self.inputs.items()}
+        return {f"input {position}": tensor for position, tensor in enumerate(self.inputs)}
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Batch:
+        """Return this batch with the function applied to every tensor but the ids."""
+        inputs: Inputs
+        if isinstance(self.inputs, dict):
+            inputs = {key: function(tensor) for key, tensor in self.inputs.items()}
+        else:
+            inputs = tuple(function(tensor) for tensor in self.inputs)
+        return replace(self, inputs=inputs, targets=function(self.targets))
+
+    def rows(self, start: int, stop: int) -> Batch:
+        """Return the examples from `start` up to `stop`."""
+        return replace(self.map(lambda tensor: tensor[start:stop]), ids=self.ids[start:stop])
+
+
+class MapDataset(Protocol):
+    """What a map-style data set must offer."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+class Examples:
+    """An indexed view of a data set, with what a person wants to read about each example.
+
+    Args:
+        data: any of the forms named at the top of this file.
+        text: one string for each example, shown in place of its tensors.
+        label_names: the names of the classes, in the order of their numbers.
+        slices: one name for each example, of the part of the data it belongs to.
+        collate: makes a batch from a list of items; torch's `default_collate` unless given.
+        source: how messages call this data ("train", "queries").
+
+    >>> examples = Examples((torch.arange(6.0).reshape(3, 2), torch.tensor([0, 1, 1])))
+    >>> len(examples), examples.batch([2, 0]).targets
+    (3, tensor([1, 0]))
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        text: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
+        slices: Sequence[str] | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        source: str = "data",
+    ) -> None:
+        self.source = source
+        self.text = text
+        self.label_names = label_names
+        self.slices = slices
+        self._columns = _as_columns(data, source)
+        self._items: MapDataset | None = None if self._columns is not None else _as_items(data, source)
+        self._collate = collate or default_collate
+        if len(self) == 0:
+            raise EmptyDataError(f"{source} is empty: there is no example to work with. Pass at least one.")
+        for name, column in (("text", text), ("slices", slices)):
+            if column is not None and len(column) != len(self):
+                raise DataError(
+                    f"{source} has {len(self)} examples but {len(column)} entries of {name}: give one each."
+                )
+
+    @classmethod
+    def of(cls, data: Any, source: str) -> Examples:
+        """Return `data` itself if it is `Examples`, else a view of it."""
+        return data if isinstance(data, Examples) else cls(data, source=source)
+
+    def __len__(self) -> int:
+        if self._columns is not None:
+            return _length(self._columns)
+        assert self._items is not None
+        return len(self._items)
+
+    def __getitem__(self, index: int) -> Any:
+        """Return one example in the form in which it was given."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"{self.source} has {len(self)} examples, so there is no number {index}")
+        index = int(index) % len(self)
+        if self._items is not None:
+            return self._items[index]
+        if isinstance(self._columns, dict):
+            return {key: column[index] for key, column in self._columns.items()}
+        if isinstance(self._columns, tuple):
+            return tuple(column[index] for column in self._columns)
+        assert self._columns is not None
+        return self._columns[index]
+
+    def batch(self, ids: Sequence[int] | Tensor) -> Batch:
+        """Return the examples with these numbers as one batch, checked for numbers that are not finite."""
+        ids = torch.as_tensor(ids, dtype=torch.int64)
+        if self._items is not None:
+            collated = self._collate([self._items[index] for index in ids.tolist()])
+        else:
+            collated = _take(self._columns, ids)
+        batch = _as_batch(collated, ids, self.source)
+        _check_lengths(batch)
+        _check_finite(batch)
+        return batch
+
+    def batches(self, batch_size: int, ids: Tensor | None = None) -> Iterator[Batch]:
+        """Yield all examples, or those with the given numbers, in order."""
+        for chunk in (torch.arange(len(self)) if ids is None else ids).split(batch_size):
+            yield self.batch(chunk)
+
+    def describe(self, index: int, width: int = 60) -> str:
+        """Return the text of one example on one line, cut to a width; nothing where there is no text."""
+        if self.text is None:
+            return ""
+        line = " ".join(str(self.text[index]).split())
+        return line if len(line) <= width else line[: width - 1] + "…"
+
+    def label(self, index: int) -> str:
+        """Return the target of one example as a person would write it."""
+        return self.name_of(self.batch([index]).targets[0])
+
+    def name_of(self, target: Tensor) -> str:
+        """Return a target, by the name of its class where names were given."""
+        if target.numel() > 1:
+            return f"tensor of {'x'.join(map(str, target.shape))}"
+        if target.is_floating_point():
+            return f"{target.item():.4g}"
+        number = int(target.item())
+        return self.label_names[number] if self.label_names and 0 <= number < len(self.label_names) else str(number)
+
+
+def _as_columns(data: Any, source: str) -> Tensor | tuple[Tensor, ...] | dict[str, Tensor] | None:
+    """Return tensors with one row for each example if that is how the data came, else None."""
+    if isinstance(data, TensorDataset):
+        data = tuple(data.tensors)
+    columns: Tensor | tuple[Tensor, ...] | dict[str, Tensor]
+    if _is_array(data):
+        columns = torch.as_tensor(data)
+    elif isinstance(data, tuple) and data and all(map(_is_array, data)):
+        columns = tuple(torch.as_tensor(column) for column in data)
+    elif isinstance(data, Mapping) and data and all(map(_is_array, data.values())):
+        columns = {str(key): torch.as_tensor(column) for key, column in data.items()}
+    else:
+        return None
+    tensors = _tensors(columns)
+    if any(tensor.ndim == 0 for tensor in tensors):
+        raise ShapeError(f"{source} holds a tensor without dimensions; the first dimension must count the examples.")
+    if len({tensor.shape[0] for tensor in tensors}) > 1:
+        lengths = ", ".join(str(tensor.shape[0]) for tensor in tensors)
+        raise ShapeError(
+            f"the tensors of {source} have different lengths ({lengths}); the first dimension must count the examples. "
+            "For a single example add that dimension with x[None]."
+        )
+    return columns
+
+
+def _as_items(data: Any, source: str) -> MapDataset:
+    if isinstance(data, IterableDataset) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise DataError(
+            f"{source} is a {type(data).__name__}, which cannot be indexed. Pass a tuple or dictionary of tensors, or "
+            "a data set with a length and an index, such as list(your_iterable)."
+        )
+    if isinstance(data, Mapping):
+        odd = [str(key) for key, column in data.items() if not _is_array(column)]
+        raise DataError(f"{source} is a dictionary whose {', '.join(odd) or 'every'} column is not a tensor or array.")
+    items: MapDataset = data
+    return items
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Tensor | np.ndarray)
+
+
+def _tensors(columns: Tensor | tuple[Tensor, ...] | dict[str, Tensor]) -> list[Tensor]:
+    if isinstance(columns, Tensor):
+        return [columns]
+    return list(columns.values() if isinstance(columns, dict) else columns)
+
+
+def _length(columns: Tensor | tuple[Tensor, ...] | dict[str, Tensor]) -> int:
+    return _tensors(columns)[0].shape[0]
+
+
+def _take(columns: Any, ids: Tensor) -> Any:
+    if isinstance(columns, dict):
+        return {key: column[ids.to(column.device)] for key, column in columns.items()}
+    if isinstance(columns, tuple):
+        return tuple(column[ids.to(column.device)] for column in columns)
+    return columns[ids.to(columns.device)]
+
+
+def _as_batch(collated: Any, ids: Tensor, source: str) -> Batch:
+    """Tell inputs from targets: the key `labels`, the last of several, or the one tensor for both."""
+    if isinstance(collated, Tensor):
+        return Batch((collated,), collated, ids, source)
+    if isinstance(collated, Mapping):
+        if TARGET_KEY not in collated:
+            raise DataError(
+                f"{source} has the keys {', '.join(map(str, collated))} but not '{TARGET_KEY}', which holds the "
+                "targets. Rename the column of targets."
+            )
+        inputs = {str(key): value for key, value in collated.items() if key != TARGET_KEY}
+        batch = Batch(inputs, collated[TARGET_KEY], ids, source)
+    elif isinstance(collated, Sequence) and not isinstance(collated, str) and len(collated) >= 2:
+        batch = Batch(tuple(collated[:-1]), collated[-1], ids, source)
+    else:
+        raise DataError(
+            f"{source} gives items of type {type(collated).__name__} that do not hold inputs and a target. Give "
+            "(input, ..., target), a dictionary with 'labels', or one tensor."
+        )
+    odd = [name for name, value in batch.tensors().items() if not isinstance(value, Tensor)]
+    if odd:
+        raise DataError(
+            f"in {source}, {odd[0]} is not a tensor after batching. Give tensors or numbers, or pass "
+            "fastif.Examples(data, collate=...) with a function that makes tensors."
+        )
+    return batch
+
+
+def _check_lengths(batch: Batch) -> None:
+    for name, tensor in batch.tensors().items():
+        if tensor.ndim == 0 or tensor.shape[0] != len(batch.ids):
+            raise ShapeError(
+                f"a batch of {len(batch.ids)} examples of {batch.source} has {name} of shape {tuple(tensor.shape)}; "
+                "the first dimension must count the examples."
+            )
+
+
+def _check_finite(batch: Batch) -> None:
+    for name, tensor in batch.tensors().items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            row = int((~torch.isfinite(tensor)).nonzero()[0, 0])
+            raise NonFiniteError(
+                f"example {int(batch.ids[row])} of {batch.source} has a NaN or an infinity in {name}. It would spoil "
+                "every score; remove the example or repair its values."
+            )

@@ -1,0 +1,290 @@
+r"""Explainer: from a model, its training data and some queries to scores. The only orchestrator.
+
+$I(z_i, z_q) = -\nabla m(z_q)^\top (H + \lambda I)^{-1} \nabla \ell(z_i)$, with m the measure of the query (its loss
+unless said otherwise) and H the mean curvature over `hessian_data`: gradients of the queries, one block solve, one scan
+of the training data.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from fastif import __version__, vectors
+from fastif.candidates import Candidates, candidate_ids
+from fastif.curvature import CurvatureOperator, Kind, gradients
+from fastif.damping import Damping, choose_damping
+from fastif.data import Batch, Examples
+from fastif.errors import ConfigurationError, NonFiniteError, ShapeError
+from fastif.explanation import Explanation, QueryExplanation, strongest
+from fastif.losses import PerExample, measure_name, resolve_measure
+from fastif.model import TorchModel
+from fastif.progress import Progress, resolve
+from fastif.scores import Scores
+from fastif.scoring import scan
+from fastif.solvers import PreparedSolver, Solution, Solver, check_damping, choose_solver
+from fastif.vectors import Block
+
+BLOCK_BYTES = 2**30  # what the vectors of one block solve may take
+VECTORS_IN_A_SOLVE = 8  # that a solver holds for each query: solution, residual, direction, their images
+MOST_QUERIES_AT_ONCE = 128
+
+
+class Explainer:
+    """Find the training examples that are responsible for a model's behaviour.
+
+    Args:
+        model: a `TorchModel`, or anything with its methods.
+        train: the training data: a tuple or dictionary of tensors, a torch data set, or `Examples`.
+        solver: "auto", or a solver such as `fastif.Exact()` or `fastif.ConjugateGradient()`.
+        damping: what is added to the diagonal of H; "auto" finds it. The value used is in `explainer.damping`.
+        curvature: "gauss-newton" or "hessian".
+        candidates: "all", or the numbers of the training examples to score.
+        hessian_data: the data that H is the mean over: what the model was trained on, where `train` is something else.
+        measure: what of the query is explained: its "loss", its "margin", or a function (outputs, targets) -> (batch,).
+        weight_decay: c of an objective with c/2 ||theta||^2.
+        batch_size: examples that go through the model together; it changes speed and memory, not scores.
+        seed: of everything that is drawn at random.
+        progress: show how far long work is; None shows it on a terminal.
+
+    >>> import torch, fastif
+    >>> x, y = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([1.0, 2.0, 2.7])
+    >>> module = torch.nn.Linear(1, 1, bias=False)
+    >>> _ = torch.nn.init.constant_(module.weight, 0.9)
+    >>> explainer = fastif.Explainer(fastif.TorchModel(module, loss="mse_loss"), (x, y), damping=0.1)
+    >>> explanation = explainer.explain((torch.tensor([[4.0]]), torch.tensor([4.0])), top=1)
+    >>> explanation[0].helpful[0].index
+    1
+    """
+
+    def __init__(
+        self,
+        model: TorchModel,
+        train: Any,
+        *,
+        solver: Solver | Literal["auto"] = "auto",
+        damping: float | Literal["auto"] = "auto",
+        curvature: Kind = "gauss-newton",
+        candidates: Candidates = "all",
+        hessian_data: Any = None,
+        measure: str | PerExample = "loss",
+        weight_decay: float = 0.0,
+        batch_size: int = 256,
+        seed: int = 0,
+        progress: bool | Progress | None = None,
+    ) -> None:
+        _check_arguments(model, solver, damping, batch_size)
+        self.model = model
+        self.train = Examples.of(train, "train")
+        self.batch_size, self.seed = batch_size, seed
+        self._solver = solver
+        self._wanted_damping = damping
+        self._candidates = candidate_ids(candidates, len(self.train))
+        self._measure = resolve_measure(measure, model.losses)
+        self._measure_name = measure_name(measure)
+        self._progress = resolve(progress)
+        hessian = self.train if hessian_data is None else Examples.of(hessian_data, "hessian_data")
+        for data in {id(each): each for each in (self.train, hessian)}.values():
+            model.check(model.place(data.batch(range(min(len(data), 8)))))
+        self._operator = CurvatureOperator(
+            model,
+            hessian,
+            kind=curvature,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            progress=self._progress,
+        )
+
+    def scores(self, queries: Any, *, reduce: Literal["mean"] | None = None) -> Scores:
+        """Return the influence of every candidate on every query, or on the mean over them with `reduce="mean"`."""
+        if reduce not in (None, "mean"):
+            raise ConfigurationError(f"reduce must be None or 'mean', not {reduce!r}.")
+        queries = Examples.of(queries, "queries")
+        values: list[Tensor] = []
+        residuals: list[float | None] = []
+        converged: list[bool] = []
+        with self._full_precision():
+            for block in self._query_blocks(queries, reduce):
+                solution = self._solve(block)
+                values.append(-self._scan(solution.value))
+                residuals += [None] * vectors.width(block) if solution.residual is None else solution.residual.tolist()
+                converged += solution.converged.tolist()
+        table = torch.cat(values)
+        ids = torch.arange(len(self.train)) if self._candidates is None else self._candidates
+        provenance = {
+            **self.provenance(),
+            "reduce": reduce,
+            "queries": len(queries),
+            "residuals": residuals,
+            "converged": converged,
+        }
+        return Scores(table, ids.expand_as(table), provenance, copy=False)
+
+    def explain(self, queries: Any, *, top: int = 10) -> Explanation:
+        """Return the `top` most helpful and most harmful training examples of every query."""
+        queries = Examples.of(queries, "queries")
+        scores = self.scores(queries)
+        explained = []
+        for row, title in enumerate(self._titles(queries)):
+            helpful, harmful = strongest(scores, row, self.train, top)
+            explained.append(QueryExplanation(title, self._measure_name, helpful, harmful))
+        return Explanation(explained, scores, self.summary())
+
+    def self_influence(self) -> Tensor:
+        r"""Return $+\nabla\ell(z_i)^\top (H + \lambda I)^{-1} \nabla\ell(z_i) \ge 0$ for every training example i.
+
+        High values mark examples that the model had to learn by heart: wrong labels, outliers, rare cases.
+        """
+        values = []
+        with self._full_precision():
+            for batch in self.train.batches(min(self._block_size, self.batch_size)):
+                self._progress("self-influence", int(batch.ids[0]), len(self.train))
+                block = gradients(self.model, self.model.place(batch))
+                values.append(vectors.dot(block, self._solve(block).value).cpu())
+        self._progress("self-influence", len(self.train), len(self.train))
+        result = torch.cat(values)
+        _check_finite(result, "self-influence")
+        return result
+
+    @property
+    def damping(self) -> Damping:
+        """The damping in use, with what it means for this model."""
+        return self._prepared[1]
+
+    @property
+    def solver_description(self) -> str:
+        """In a few words, which solver is in use and how it works."""
+        return self._prepared[0].description
+
+    def summary(self) -> str:
+        """Return one line on how scores are made here."""
+        kind = "" if self.damping.value is None else f"{self._operator.kind}, "
+        return f"{self.model!r}; {kind}{self.solver_description}; {self.damping}."
+
+    def provenance(self) -> dict[str, Any]:
+        """Return everything that scores depend on, as JSON can hold it."""
+        return {
+            "fastif": __version__,
+            "torch": torch.__version__,
+            "model": repr(self.model),
+            "parameters": list(self.model.parameters),
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "solver": repr(self._solver),
+            "method": self.solver_description,
+            **self.damping.as_json(),
+            "curvature": self._operator.kind,
+            "hessian_examples": self._operator.examples,
+            "weight_decay": self._operator.weight_decay,
+            "measure": self._measure_name,
+            "seed": self.seed,
+            "batch_size": self.batch_size,
+            "train_examples": len(self.train),
+        }
+
+    @cached_property
+    def _prepared(self) -> tuple[PreparedSolver, Damping]:
+        """The solver after it has seen H, and the damping, which may depend on H: made when first needed."""
+        solver = choose_solver(self._operator) if self._solver == "auto" else self._solver
+        prepared = solver.prepare(self._operator)
+        return prepared, choose_damping(self._wanted_damping, prepared.spectrum())
+
+    def _solve(self, block: Block) -> Solution:
+        solver, damping = self._prepared
+        return solver.solve(block, damping.value or 0.0)
+
+    def _scan(self, directions: Block) -> Tensor:
+        return scan(
+            self.model,
+            self.train,
+            directions,
+            ids=self._candidates,
+            batch_size=self.batch_size,
+            progress=self._progress,
+        )
+
+    def _full_precision(self) -> torch.autocast:
+        """Keep a caller's autocast out of the derivatives, which run after the forward pass that made them."""
+        return torch.autocast(self.model.device.type, enabled=False)
+
+    @property
+    def _block_size(self) -> int:
+        """How many vectors may be solved together."""
+        example = next(iter(self.model.parameters.values()))
+        bytes_each = VECTORS_IN_A_SOLVE * self._operator.size * example.element_size()
+        return max(1, min(MOST_QUERIES_AT_ONCE, BLOCK_BYTES // bytes_each))
+
+    def _query_blocks(self, queries: Examples, reduce: str | None) -> Iterator[Block]:
+        """Yield the gradients of the queries' measure, in blocks that fit; one mean vector if so asked."""
+        total: Block | None = None
+        for batch in self._placed_queries(queries):
+            block = gradients(self.model, batch, self._measure)
+            if reduce is None:
+                yield block
+            else:
+                share = vectors.scale(vectors.mean(block), len(batch) / len(queries))
+                total = share if total is None else vectors.add(total, share)
+        if total is not None:
+            yield total
+
+    def _placed_queries(self, queries: Examples) -> Iterator[Batch]:
+        known = self.train.batch([0])
+        for batch in queries.batches(self._block_size):
+            _check_form(batch, known)
+            placed = self.model.place(batch)
+            self.model.check(placed)
+            yield placed
+
+    def _titles(self, queries: Examples) -> Iterator[str]:
+        row = 0
+        for batch in self._placed_queries(queries):
+            outputs = self.model.outputs(self.model.parameters, batch.inputs)
+            values = self._measure(outputs, batch.targets)
+            for target, output, value in zip(batch.targets, outputs, values, strict=True):
+                title = f"Query {row}: target {queries.name_of(target)}"
+                if output.ndim == 1 and len(output) > 1 and not target.is_floating_point():
+                    title += f", predicted {queries.name_of(output.argmax())}"
+                yield f"{title}, {self._measure_name} {value.item():.4g}"
+                row += 1
+
+
+def _check_arguments(model: Any, solver: Any, damping: Any, batch_size: Any) -> None:
+    if isinstance(model, torch.nn.Module):
+        raise ConfigurationError(
+            "model is a plain torch module, which does not say its loss. Wrap it: "
+            'fastif.TorchModel(module, loss="cross_entropy").'
+        )
+    if solver != "auto" and not hasattr(solver, "prepare"):
+        raise ConfigurationError(f'solver must be "auto" or a solver such as fastif.Exact(), not {solver!r}.')
+    if damping != "auto":
+        if isinstance(damping, bool) or not isinstance(damping, int | float):
+            raise ConfigurationError(f'damping must be a number or "auto", not {damping!r}.')
+        check_damping(damping)
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ConfigurationError(f"batch_size must be a whole number of at least 1, not {batch_size!r}.")
+
+
+def _check_form(batch: Batch, known: Batch) -> None:
+    """Raise if queries do not have the inputs, and each as many dimensions, that the training data has."""
+    seen, needed = batch.tensors(), known.tensors()
+    if list(seen) != list(needed):
+        raise ShapeError(
+            f"the queries have {', '.join(seen)}, but the training data has {', '.join(needed)}. "
+            "Give queries in the same form."
+        )
+    for name, tensor in seen.items():
+        if tensor.ndim != needed[name].ndim:
+            raise ShapeError(
+                f"the queries have {name} of shape {tuple(tensor.shape)}, but the training data has "
+                f"{('n', *needed[name].shape[1:])}. For a single query keep the first dimension: x[None]."
+            )
+
+
+def _check_finite(values: Tensor, what: str) -> None:
+    if not torch.isfinite(values).all():
+        index = int((~torch.isfinite(values)).nonzero()[0])
+        raise NonFiniteError(
+            f"the {what} of training example {index} is {values[index].item()}. Its gradient is not finite: look at "
+            "that example, or use float64."
+        )

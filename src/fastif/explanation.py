@@ -1,0 +1,115 @@
+"""Explanation: the strongest training examples of each query, as objects, as a table to read and as HTML.
+
+Knows scores, data and how people read them; knows nothing of how scores are made. Text from the data is hostile to a
+page and is escaped.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, overload
+
+from fastif import ranking
+from fastif.data import Examples
+from fastif.scores import Scores
+
+HEADINGS = {
+    "helpful": "Helpful: training on them lowers the {measure} of this query",
+    "harmful": "Harmful: training on them raises the {measure} of this query",
+}
+
+
+@dataclass(frozen=True)
+class Influence:
+    """One training example and what it did to one query: negative scores helped, positive ones harmed."""
+
+    index: int
+    score: float
+    example: Any
+    label: str
+    description: str
+    error: float | None = None
+
+
+@dataclass(frozen=True)
+class QueryExplanation:
+    """The strongest helpful and harmful training examples of one query."""
+
+    title: str
+    measure: str
+    helpful: tuple[Influence, ...]
+    harmful: tuple[Influence, ...]
+
+    def sections(self) -> Iterator[tuple[str, tuple[Influence, ...]]]:
+        """Yield heading and members of the two lists."""
+        yield HEADINGS["helpful"].format(measure=self.measure), self.helpful
+        yield HEADINGS["harmful"].format(measure=self.measure), self.harmful
+
+    def __str__(self) -> str:
+        lines = [self.title]
+        for heading, members in self.sections():
+            lines.append(f"  {heading}")
+            lines.append(f"  {'rank':>6} {'example':>9} {'influence':>11}  label")
+            lines += [
+                f"  {rank:>6} {item.index:>9} {item.score:>+11.4g}  {item.label}  {item.description}".rstrip()
+                for rank, item in enumerate(members, 1)
+            ] or ["      none"]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        parts = [f"<h4>{escape(self.title)}</h4>"]
+        for heading, members in self.sections():
+            head = "".join(f"<th>{name}</th>" for name in ("rank", "example", "influence", "label", "text"))
+            rows = "".join(
+                f"<tr><td>{rank}</td><td>{item.index}</td><td>{item.score:+.4g}</td><td>{escape(item.label)}</td>"
+                f"<td style='text-align:left'>{escape(item.description)}</td></tr>"
+                for rank, item in enumerate(members, 1)
+            )
+            parts.append(f"<p>{escape(heading)}</p><table><tr>{head}</tr>{rows}</table>")
+        return "".join(parts)
+
+
+class Explanation(Sequence[QueryExplanation]):
+    """One `QueryExplanation` for each query, the scores they were read from, and how those were made."""
+
+    def __init__(self, queries: Sequence[QueryExplanation], scores: Scores, summary: str) -> None:
+        self._queries = tuple(queries)
+        self.scores = scores
+        self.summary = summary
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    @overload
+    def __getitem__(self, index: int) -> QueryExplanation: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[QueryExplanation]: ...
+
+    def __getitem__(self, index: int | slice) -> QueryExplanation | Sequence[QueryExplanation]:
+        """Return the explanation of one query, or of several."""
+        return self._queries[index]
+
+    def __str__(self) -> str:
+        return "\n\n".join([*map(str, self._queries), self.summary])
+
+    def __repr__(self) -> str:
+        return f"Explanation of {len(self)} {'query' if len(self) == 1 else 'queries'}: print() it to read it"
+
+    def _repr_html_(self) -> str:
+        return "".join(query._repr_html_() for query in self._queries) + f"<p><small>{escape(self.summary)}</small></p>"
+
+
+def strongest(
+    scores: Scores, row: int, train: Examples, top: int
+) -> tuple[tuple[Influence, ...], tuple[Influence, ...]]:
+    """Return the `top` most helpful and most harmful training examples of one row of scores."""
+
+    def members(ranked: ranking.Ranked) -> tuple[Influence, ...]:
+        return tuple(
+            Influence(index, score, train[index], train.label(index), train.describe(index))
+            for index, score in zip(ranked.ids.tolist(), ranked.scores.tolist(), strict=True)
+        )
+
+    values, ids = scores.values[row], scores.train_ids[row]
+    return members(ranking.helpful(values, ids, top)), members(ranking.harmful(values, ids, top))

@@ -1,0 +1,51 @@
+"""Files that are written whole or not at all, and the hashes that tell whether they still are what was written.
+
+Knows: paths, bytes and JSON, with the standard library alone. Does not know: what is in a file, tensors and their
+format, or the errors of fastif; an OSError goes to the caller, who knows what was being written.
+"""
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside `path` that takes its place, whole and on disk, once the block has ended well."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.touch()
+        mode = temporary.stat().st_mode
+        yield temporary
+        with open(temporary, "rb+") as stream:
+            os.fsync(stream.fileno())
+        temporary.chmod(mode)  # safetensors makes a file for its owner alone; a result has the rights of any new file
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if os.name == "posix":  # elsewhere a directory cannot be opened
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def sha256(path: Path) -> str:
+    """The hash of a file's bytes, in hexadecimal."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def json_sha256(content: Mapping[str, Any]) -> str:
+    """The hash of what JSON makes of a mapping, whatever the order of its keys; a ValueError if it holds a NaN.
+
+    >>> json_sha256({"a": 1, "b": 2}) == json_sha256({"b": 2, "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()

@@ -1,0 +1,18 @@
+"""Solvers of (H + damping I) x = v, one algorithm a file."""
+
+from fastif.solvers.auto import choose_solver
+from fastif.solvers.base import PreparedSolver, Solution, Solver, check_damping
+from fastif.solvers.cg import ConjugateGradient
+from fastif.solvers.exact import Exact
+from fastif.solvers.identity import Identity
+
+__all__ = [
+    "ConjugateGradient",
+    "Exact",
+    "Identity",
+    "PreparedSolver",
+    "Solution",
+    "Solver",
+    "check_damping",
+    "choose_solver",
+]

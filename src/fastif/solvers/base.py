@@ -1,0 +1,68 @@
+"""Problem, solver, solution: what all solvers of (H + damping I) x = v share.
+
+The problem is a `CurvatureOperator` H and a block of right-hand sides v. A solver is a frozen dataclass of its knobs.
+It *prepares* what all right-hand sides and all dampings share (a decomposition, a preconditioner),
+and what it prepared solves.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fastif import vectors
+from fastif.curvature import CurvatureOperator
+from fastif.errors import ConfigurationError
+from fastif.spectrum import Spectrum
+from fastif.vectors import Block
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A block of solutions, and how far each can be trusted.
+
+    `residual` is the relative residual ||(H + damping I) x - v|| / ||v|| of each vector, None where it has no meaning.
+    """
+
+    value: Block
+    converged: Tensor
+    residual: Tensor | None
+    iterations: int
+    method: str
+
+
+class PreparedSolver(Protocol):
+    """A solver that has seen H."""
+
+    @property
+    def description(self) -> str:
+        """In a few words, how it solves."""
+
+    def spectrum(self) -> Spectrum | None:
+        """Return what is known of H's eigenvalues; None if this solver never looks at H."""
+
+    def solve(self, block: Block, damping: float) -> Solution:
+        """Solve (H + damping I) x = v for every v of the block."""
+
+
+class Solver(Protocol):
+    """An algorithm and its knobs."""
+
+    def prepare(self, operator: CurvatureOperator) -> PreparedSolver:
+        """Do the work that all right-hand sides and all dampings share."""
+
+
+def relative_residual(applied: Block, block: Block) -> Tensor:
+    """Return ||applied - v|| / ||v|| for each vector; zero for v = 0, which every solver answers with 0."""
+    size = vectors.norm(block)
+    return vectors.norm(vectors.add(applied, block, -1.0)) / torch.where(size > 0, size, 1)
+
+
+def check_damping(damping: float) -> None:
+    """Raise unless damping is a number that can be added to a diagonal."""
+    if not 0 <= damping < float("inf"):
+        raise ConfigurationError(
+            f"damping must be zero or positive, not {damping}. It is added to the diagonal of H, so that a negative "
+            'one makes H + damping I singular or indefinite. damping="auto" finds one.'
+        )

@@ -1,0 +1,212 @@
+r"""Exact: the curvature matrix written out and decomposed once, so that any damping and any query is then a product.
+
+*Primal*: the p x p matrix, column by column. *Dual* (Gauss-Newton only): with $G = A^\top A$, where A stacks the rows
+$\Lambda_i^{1/2} J_i / \sqrt n$ of all examples, the m x m matrix $A A^\top$ has the same eigenvalues other than zero; m
+is at most (C - 1) n for cross-entropy, which is far below p for a large model and a small training set. Both ways end
+in eigenvalues $\Lambda$ and eigenvectors U, and
+
+$$(G + \lambda I)^{-1} v = U (\Lambda + \lambda)^{-1} U^\top v + \lambda^{-1} (v - U U^\top v).$$
+
+Dense algebra is in float64 whatever the model's dtype.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fastif import vectors
+from fastif.curvature import VECTORS_AT_ONCE, CurvatureOperator, gradients, output_hessians
+from fastif.data import Batch
+from fastif.errors import ConfigurationError, NegativeCurvatureError, NonFiniteError, SingularMatrixError
+from fastif.model import Model
+from fastif.solvers.base import Solution, check_damping
+from fastif.spectrum import Spectrum
+from fastif.vectors import Block, Vector
+
+Form = Literal["auto", "primal", "dual"]
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Solve by the eigendecomposition of the dense matrix.
+
+    Args:
+        form: "primal", "dual", or "auto" for the smaller of the two.
+        memory: bytes that the dense matrices may take; a problem that needs more is refused before it starts.
+    """
+
+    form: Form = "auto"
+    memory: float = 8e9
+
+    def __post_init__(self) -> None:
+        if self.form not in ("auto", "primal", "dual"):
+            raise ConfigurationError(f"form must be 'auto', 'primal' or 'dual', not {self.form!r}.")
+
+    def prepare(self, operator: CurvatureOperator) -> "EigenSystem":
+        """Decompose the curvature matrix."""
+        if self.form == "dual" and operator.kind != "gauss-newton":
+            raise ConfigurationError("the dual form exists for curvature='gauss-newton' only; use form='primal'.")
+        form = choose_form(operator) if self.form == "auto" else self.form
+        needed = memory_needed(operator, form)
+        if needed > self.memory:
+            raise ConfigurationError(
+                f"an exact solve in {form} form needs about {needed / 1e9:,.1f} GB for {operator.size:,} parameters "
+                f"and {operator.examples:,} examples, more than the {self.memory / 1e9:,.1f} GB allowed. Use "
+                "fastif.ConjugateGradient(), choose fewer parameters with trainable=, or raise Exact(memory=...)."
+            )
+        return _dual(operator) if form == "dual" else _primal(operator)
+
+
+@dataclass(frozen=True)
+class EigenSystem:
+    """H = U diag(values) U^T + rest (I - U U^T), in float64, with the eigenvectors as columns of U."""
+
+    values: Tensor
+    basis: Tensor
+    rest: float
+    parameters: Vector
+    description: str
+
+    def spectrum(self) -> Spectrum:
+        """Return all p eigenvalues."""
+        values = self.values.cpu()
+        weights = torch.ones_like(values)
+        missing = self.basis.shape[0] - len(values)
+        if missing:
+            values, weights = (
+                torch.cat([values, values.new_tensor([self.rest])]),
+                torch.cat([weights, weights.new_tensor([missing])]),
+            )
+        return Spectrum(values, weights, exact=True)
+
+    def solve(self, block: Block, damping: float) -> Solution:
+        """Solve by the formula at the top of this file."""
+        self._check_definite(damping)
+        right = vectors.flatten(block).double()
+        inside = right @ self.basis
+        outside = right - inside @ self.basis.T
+        scale = 1 / (self.rest + damping) if self._has_rest else 0.0
+        solution = (inside / (self.values + damping)) @ self.basis.T + outside * scale
+        size = right.norm(dim=1)
+        residual = (self._apply(solution, damping) - right).norm(dim=1) / torch.where(size > 0, size, 1)
+        value = vectors.unflatten(solution, self.parameters)
+        return Solution(value, torch.ones(len(right), dtype=torch.bool), residual.cpu(), 0, self.description)
+
+    @property
+    def _has_rest(self) -> bool:
+        return self.basis.shape[1] < self.basis.shape[0]
+
+    def _apply(self, rows: Tensor, damping: float) -> Tensor:
+        inside = rows @ self.basis
+        return (inside * self.values) @ self.basis.T + self.rest * (rows - inside @ self.basis.T) + damping * rows
+
+    def _check_definite(self, damping: float) -> None:
+        check_damping(damping)
+        spectrum = self.spectrum()
+        rounding = len(self.values) * torch.finfo(torch.float64).eps * max(abs(spectrum.top), abs(spectrum.bottom))
+        if spectrum.bottom + damping < -rounding:
+            raise NegativeCurvatureError(
+                f"the smallest eigenvalue of the curvature is {spectrum.bottom:.3g}, below minus the damping of "
+                f"{damping:.3g}: the model is not at a minimum in that direction. Use damping of at least "
+                f"{1.5 * abs(spectrum.bottom):.3g}, or curvature='gauss-newton', which has no negative eigenvalue."
+            )
+        if spectrum.bottom + damping <= rounding:
+            raise SingularMatrixError(
+                f"the curvature matrix is singular (smallest eigenvalue {spectrum.bottom:.3g}, largest "
+                f'{spectrum.top:.3g}) and the damping is {damping:.3g}, so it has no inverse. Use damping="auto" or a '
+                f"number such as {0.005 * spectrum.top:.3g}."
+            )
+
+
+def choose_form(operator: CurvatureOperator) -> Form:
+    """Return the form with the smaller matrix."""
+    return "dual" if operator.kind == "gauss-newton" and dual_size(operator) < operator.size else "primal"
+
+
+def dual_size(operator: CurvatureOperator) -> int:
+    """Return a bound on m: a softmax over C classes bends in C - 1 directions, any other loss in at most C."""
+    outputs = operator.outputs_per_example
+    softmax = getattr(operator.model, "loss_name", "") == "cross_entropy" and outputs > 1
+    return (outputs - softmax) * operator.examples
+
+
+def memory_needed(operator: CurvatureOperator, form: Form) -> float:
+    """Return the bytes of the matrices at the peak: the matrix, its eigenvectors and the work space of eigh."""
+    p = operator.size
+    if form == "primal":
+        return 8.0 * 4 * p * p
+    m = min(dual_size(operator), p)
+    return 8.0 * (2 * m * p + 4 * m * m)
+
+
+def _primal(operator: CurvatureOperator) -> EigenSystem:
+    p = operator.size
+    matrix = torch.empty(p, p, dtype=torch.float64, device=next(iter(operator.model.parameters.values())).device)
+    for start in range(0, p, VECTORS_AT_ONCE):
+        operator.progress("curvature matrix", start, p)
+        stop = min(start + VECTORS_AT_ONCE, p)
+        columns = torch.zeros(stop - start, p, dtype=matrix.dtype, device=matrix.device)
+        columns[torch.arange(stop - start), torch.arange(start, stop)] = 1
+        matrix[start:stop] = vectors.flatten(operator(vectors.unflatten(columns, operator.model.parameters)))
+    operator.progress("curvature matrix", p, p)
+    _check_finite(matrix)
+    values, basis = torch.linalg.eigh((matrix + matrix.T) / 2)
+    return EigenSystem(values, basis, 0.0, operator.model.parameters, f"exact, {p:,} x {p:,} matrix")
+
+
+def _dual(operator: CurvatureOperator) -> EigenSystem:
+    factors: list[Tensor] = []
+    signs: list[Tensor] = []
+    done = 0
+    for batch in operator.batches():
+        operator.progress("curvature matrix", done, operator.examples)
+        factor, sign = _signed_factor(operator.model, batch)
+        factors.append(factor / operator.examples**0.5)
+        signs.append(sign)
+        done += len(batch)
+    operator.progress("curvature matrix", done, operator.examples)
+    factor, sign = torch.cat(factors), torch.cat(signs)
+    _check_finite(factor)
+    values, rotation = torch.linalg.eigh(factor @ factor.T)
+    kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1:]  # none, if the loss does not bend
+    values, rotation = values[kept], rotation[:, kept]
+    basis = (factor.T @ rotation) / values.sqrt()
+    if bool((sign < 0).any()):  # the loss is not convex in the outputs: what is left is a small signed problem
+        root = rotation * values.sqrt()
+        values, inner = torch.linalg.eigh(root.T @ (sign[:, None] * root))
+        basis = basis @ inner
+    decay = operator.weight_decay
+    description = f"exact, {len(factor):,} x {len(factor):,} matrix in the dual"
+    return EigenSystem(values + decay, basis, decay, operator.model.parameters, description)
+
+
+def _signed_factor(model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
+    r"""Return rows $|\Lambda_i|^{1/2} J_i$ in float64 and the signs of $\Lambda_i$, those that are zero left out."""
+    outputs = model.outputs(model.parameters, batch.inputs)
+    values, directions = torch.linalg.eigh(output_hessians(model, outputs, batch.targets).double())
+    rounding = values.shape[1] * torch.finfo(outputs.dtype).eps * values.abs().max()
+    rows, signs = [], []
+    for column in range(values.shape[1]):
+        kept = values[:, column].abs() > rounding
+        if bool(kept.any()):
+            cotangents = (directions[:, :, column] * values[:, column, None].abs().sqrt()).to(outputs).view_as(outputs)
+            jacobian = gradients(model, replace(batch, targets=cotangents), _inner_product)
+            rows.append(vectors.flatten(jacobian)[kept].double())
+            signs.append(values[kept, column].sign())
+    if not rows:
+        return torch.zeros(0, vectors.size(model.parameters), dtype=torch.float64, device=outputs.device), values[0, :0]
+    return torch.cat(rows), torch.cat(signs)
+
+
+def _inner_product(outputs: Tensor, cotangents: Tensor) -> Tensor:
+    return (outputs * cotangents).reshape(len(outputs), -1).sum(dim=1)
+
+
+def _check_finite(matrix: Tensor) -> None:
+    if not torch.isfinite(matrix).all():
+        raise NonFiniteError(
+            "the curvature matrix holds a NaN or an infinity. The loss has no finite second derivative at these "
+            "weights; look for operations such as sqrt or log at zero."
+        )

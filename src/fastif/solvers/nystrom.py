@@ -1,0 +1,65 @@
+r"""Nystrom: a low-rank stand-in for H from one pass over the data, as a preconditioner for conjugate gradients.
+
+From an orthonormal random $\Omega$ (p x r) and $Y = H \Omega$,
+$\hat H = Y (\Omega^\top Y)^{-1} Y^\top = U \Lambda U^\top$. With $\lambda_r$ the smallest of $\Lambda$,
+the preconditioner
+
+$$P^{-1} v = (\lambda_r + \lambda) U (\Lambda + \lambda)^{-1} U^\top v + (v - U U^\top v)$$
+
+leaves $P^{-1/2} (H + \lambda) P^{-1/2}$ with a condition number near $(\lambda_r + \lambda) / \lambda$.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fastif import vectors
+from fastif.curvature import CurvatureOperator
+from fastif.errors import ConfigurationError
+from fastif.vectors import Block
+
+
+@dataclass(frozen=True)
+class Nystrom:
+    """Eigenvalues Lambda (r,) and eigenvectors U as rows (r, p) of the sketched H."""
+
+    values: Tensor
+    basis: Tensor
+    like: Block
+
+    @classmethod
+    def sketch(cls, operator: CurvatureOperator, *, rank: int, seed: int) -> "Nystrom":
+        """Sketch H with `rank` random vectors."""
+        if operator.kind != "gauss-newton":
+            raise ConfigurationError(
+                "a Nystrom preconditioner needs a matrix without negative eigenvalues: use curvature='gauss-newton', "
+                "or preconditioner_rank=0."
+            )
+        like = operator.model.parameters
+        test = torch.linalg.qr(vectors.flatten(vectors.random(like, rank, seed=seed)).T).Q.T
+        image = vectors.flatten(operator(vectors.unflatten(test, like)))
+        # a small shift makes the Cholesky factor exist in spite of rounding; it is taken off again below
+        shift = rank**0.5 * torch.finfo(image.dtype).eps * float(image.norm())
+        image = image + shift * test
+        core = (image @ test.T).double()
+        factor = torch.linalg.cholesky((core + core.T) / 2)
+        root = torch.linalg.solve_triangular(factor, image.double(), upper=False)
+        values, rotation = torch.linalg.eigh(root @ root.T)
+        kept = values > max(10 * shift, 0.0)
+        basis = (rotation[:, kept].T @ root) / values[kept].sqrt()[:, None]
+        return cls((values[kept] - shift).to(image.dtype), basis.to(image.dtype), like)
+
+    @property
+    def rank(self) -> int:
+        """The number of eigenvectors kept."""
+        return len(self.values)
+
+    def solve(self, block: Block, damping: float) -> Block:
+        """Apply P^-1 to every vector of the block."""
+        if not self.rank:
+            return block
+        flat = vectors.flatten(block)
+        inside = flat @ self.basis.T
+        weights = (self.values.min() + damping) / (self.values + damping) - 1
+        return vectors.unflatten(flat + (inside * weights) @ self.basis, self.like)

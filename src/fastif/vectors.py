@@ -1,0 +1,107 @@
+"""Arithmetic on blocks of parameter vectors.
+
+A parameter vector is a `dict[str, Tensor]`, one tensor for each chosen parameter. A *block* is K of them: the same
+dictionary with one more dimension in front of every tensor. Solvers and scorers work on blocks, so that many queries
+share each pass over the data; a single vector is a block of one. This file knows nothing of models.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+Vector = dict[str, Tensor]
+Block = dict[str, Tensor]
+
+
+def size(vector: Mapping[str, Tensor]) -> int:
+    """Return p, the number of entries of a parameter vector (not of a block)."""
+    return sum(tensor.numel() for tensor in vector.values())
+
+
+def width(block: Mapping[str, Tensor]) -> int:
+    """Return K, the number of vectors in a block."""
+    return next(iter(block.values())).shape[0]
+
+
+def flatten(block: Mapping[str, Tensor]) -> Tensor:
+    """Return the block as a (K, p) matrix, its parameters side by side in the order of the dictionary.
+
+    >>> flatten({"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor([[[3.0], [4.0]]])})
+    tensor([[1., 2., 3., 4.]])
+    """
+    return torch.cat([tensor.flatten(1) for tensor in block.values()], dim=1)
+
+
+def unflatten(matrix: Tensor, like: Mapping[str, Tensor]) -> Block:
+    """Return the rows of a (K, p) matrix as a block, with names, shapes, dtypes and devices of the vector `like`.
+
+    >>> unflatten(torch.tensor([[1.0, 2.0, 3.0]]), {"a": torch.zeros(1), "b": torch.zeros(2)})
+    {'a': tensor([[1.]]), 'b': tensor([[2., 3.]])}
+    """
+    pieces = matrix.split([tensor.numel() for tensor in like.values()], dim=1)
+    return {
+        name: piece.reshape(-1, *tensor.shape).to(tensor)
+        for (name, tensor), piece in zip(like.items(), pieces, strict=True)
+    }
+
+
+def dot(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> Tensor:
+    """Return the K inner products of two blocks, vector by vector.
+
+    >>> dot({"a": torch.tensor([[1.0, 2.0], [0.0, 1.0]])}, {"a": torch.tensor([[3.0, 4.0], [5.0, 6.0]])})
+    tensor([11.,  6.])
+    """
+    products = [(left[name] * right[name]).flatten(1).sum(dim=1) for name in left]
+    return torch.stack(products).sum(dim=0)
+
+
+def norm(block: Mapping[str, Tensor]) -> Tensor:
+    """Return the K Euclidean norms of a block."""
+    return dot(block, block).sqrt()
+
+
+def scale(block: Mapping[str, Tensor], factors: Tensor | float) -> Block:
+    """Multiply each vector by its own factor, or all by one number."""
+    return {name: _spread(factors, tensor) * tensor for name, tensor in block.items()}
+
+
+def add(left: Mapping[str, Tensor], right: Mapping[str, Tensor], factors: Tensor | float = 1.0) -> Block:
+    """Return `left + factors * right`, the factors one for each vector or one for all.
+
+    >>> add({"a": torch.tensor([[1.0], [1.0]])}, {"a": torch.tensor([[2.0], [2.0]])}, torch.tensor([1.0, -1.0]))
+    {'a': tensor([[ 3.],
+            [-1.]])}
+    """
+    return {name: tensor + _spread(factors, tensor) * right[name] for name, tensor in left.items()}
+
+
+def select(block: Mapping[str, Tensor], which: Tensor | slice) -> Block:
+    """Return some of the vectors of a block, chosen by a mask, by indices or by a slice."""
+    return {name: tensor[which] for name, tensor in block.items()}
+
+
+def join(blocks: Sequence[Mapping[str, Tensor]]) -> Block:
+    """Return the vectors of several blocks as one block."""
+    return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def mean(block: Mapping[str, Tensor]) -> Block:
+    """Return the mean of the vectors of a block, as a block of one."""
+    return {name: tensor.mean(dim=0, keepdim=True) for name, tensor in block.items()}
+
+
+def random(like: Mapping[str, Tensor], count: int, *, seed: int, draw: Callable[..., Tensor] = torch.randn) -> Block:
+    """Draw a block of `count` random vectors, by default Gaussian; the same on every device."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: draw((count, *tensor.shape), generator=generator, dtype=tensor.dtype).to(tensor.device)
+        for name, tensor in like.items()
+    }
+
+
+def _spread(factors: Tensor | float, tensor: Tensor) -> Tensor | float:
+    """Give K factors the dimensions of a tensor of K vectors."""
+    if isinstance(factors, Tensor) and factors.ndim == 1:
+        return factors.reshape(-1, *[1] * (tensor.ndim - 1))
+    return factors

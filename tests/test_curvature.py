@@ -1,0 +1,169 @@
+"""Products with curvature, for one vector and for a block, against the dense oracle."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fastif
+from fastif import vectors
+from fastif.curvature import CurvatureOperator, directional_derivatives, gradients, hessian_product
+from fastif.errors import ConfigurationError, ModelError
+from tests import oracles, problems
+from tests.problems import CASE_NAMES, CURVATURES, as_block, case, matrix, model_of, operator_of, relative_error
+
+
+@pytest.mark.parametrize("width", [1, 3, 40])
+@pytest.mark.parametrize("curvature", CURVATURES)
+@pytest.mark.parametrize("name", CASE_NAMES)
+def test_products_equal_the_dense_matrix(name: str, curvature: str, width: int) -> None:
+    operator = operator_of(name, curvature)
+    rows = torch.randn(width, operator.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    seen = vectors.flatten(operator(as_block(rows, operator)))
+    assert relative_error(seen, rows @ matrix(name, curvature)) < 1e-9
+
+
+@pytest.mark.parametrize("curvature", CURVATURES)
+def test_damping_and_weight_decay_are_added_to_the_diagonal(curvature: str) -> None:
+    operator = operator_of("mlp_dropout", curvature, weight_decay=0.5)
+    rows = torch.randn(2, operator.size, dtype=torch.float64)
+    expected = rows @ matrix("mlp_dropout", curvature) + 0.75 * rows
+    assert relative_error(vectors.flatten(operator(as_block(rows, operator), damping=0.25)), expected) < 1e-9
+
+
+@pytest.mark.parametrize("curvature", CURVATURES)
+def test_a_subsample_is_the_mean_over_its_own_examples_and_stays_frozen(curvature: str) -> None:
+    it = case("mlp_dropout")
+    operator = operator_of("mlp_dropout", curvature).subsample(9, seed=1)
+    again = operator_of("mlp_dropout", curvature).subsample(9, seed=1)
+    rows = torch.randn(1, operator.size, dtype=torch.float64)
+    chosen = torch.cat([batch.ids for batch in operator.batches()])
+    assert len(chosen.unique()) == operator.examples == 9
+    dense = oracles.dense_ggn if curvature == "gauss-newton" else oracles.dense_hessian
+    part = dense(it.module, it.names, it.loss, tuple(column[chosen] for column in it.train))
+    assert relative_error(vectors.flatten(operator(as_block(rows, operator))), rows @ part) < 1e-9
+    for _ in range(2):
+        assert torch.equal(torch.cat([batch.ids for batch in again.batches()]), chosen)
+
+
+def test_a_subsample_as_large_as_the_data_is_all_of_it() -> None:
+    operator = operator_of("mlp_dropout")
+    assert operator.subsample(24, seed=0) is operator
+    assert operator.subsample(None, seed=0) is operator
+    with pytest.raises(ConfigurationError, match="subsample"):
+        operator.subsample(0, seed=0)
+
+
+def test_data_too_large_to_stay_in_place_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastif.curvature.RESIDENT_BYTES", 100)
+    operator = operator_of("mlp_dropout")
+    rows = torch.randn(1, operator.size, dtype=torch.float64)
+    for _ in range(2):
+        seen = vectors.flatten(operator(as_block(rows, operator)))
+        assert relative_error(seen, rows @ matrix("mlp_dropout", "gauss-newton")) < 1e-9
+
+
+@pytest.mark.parametrize("name", CASE_NAMES)
+def test_gradients_equal_the_backward_loop(name: str) -> None:
+    it = case(name)
+    model = model_of(it)
+    batch = model.place(fastif.Examples(it.train).batch(range(24)))
+    seen = vectors.flatten(gradients(model, batch))
+    assert relative_error(seen, problems.gradients(name, "train")) < 1e-10
+
+
+class Exotic(torch.autograd.Function):
+    """x^3 with a backward pass but no forward mode, as hand-written operations have."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x**3
+
+    @staticmethod
+    def setup_context(ctx: object, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def backward(ctx: object, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        return 3 * x**2 * grad
+
+
+class OldStyle(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: object, grad: Tensor) -> Tensor:
+        return grad
+
+
+class Cube(nn.Module):
+    def __init__(self, operation: type[torch.autograd.Function]) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(2, 3).double(), nn.Linear(3, 2).double()
+        self.operation = operation
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.last(self.operation.apply(self.first(x)))
+        return result
+
+
+@pytest.mark.parametrize("curvature", CURVATURES)
+@pytest.mark.parametrize("width", [1, 3])
+def test_operations_without_forward_mode_are_differentiated_backwards(curvature: str, width: int) -> None:
+    torch.manual_seed(0)
+    module = Cube(Exotic)
+    x, y = torch.randn(6, 2, dtype=torch.float64), torch.randint(0, 2, (6,))
+    names = [name for name, _ in module.named_parameters()]
+    model = fastif.TorchModel(module, loss="cross_entropy")
+    operator = CurvatureOperator(model, fastif.Examples((x, y)), kind=curvature)
+    dense = oracles.dense_ggn if curvature == "gauss-newton" else oracles.dense_hessian
+    rows = torch.randn(width, operator.size, dtype=torch.float64)
+    block = as_block(rows, operator)
+    expected = rows @ dense(module, names, "cross_entropy", (x, y))
+    assert relative_error(vectors.flatten(operator(block)), expected) < 1e-9
+    batch = model.place(fastif.Examples((x, y)).batch(range(6)))
+    slopes = oracles.per_example_gradients(module, names, "cross_entropy", (x, y))
+    assert relative_error(directional_derivatives(model, batch, block).detach(), rows @ slopes.T) < 1e-9
+
+
+def test_an_operation_that_torch_cannot_transform_is_named() -> None:
+    model = fastif.TorchModel(Cube(OldStyle), loss="cross_entropy")
+    operator = CurvatureOperator(model, fastif.Examples((torch.randn(3, 2), torch.tensor([0, 1, 0]))))
+    block = vectors.random(model.parameters, 2, seed=0)
+    with pytest.raises(ModelError, match="setup_context"):
+        operator(block)
+    with pytest.raises(ModelError, match="plain torch functions"):
+        hessian_product(model, next(operator.batches()), block)
+
+
+def test_attention_with_a_mask_and_the_fused_kernel() -> None:
+    """`scaled_dot_product_attention` picks a kernel without second derivatives unless told otherwise."""
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv, self.head = nn.Linear(4, 12), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+            q, k, v = self.qkv(x).chunk(3, dim=-1)
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, :].bool())
+            result: Tensor = self.head(mixed.mean(dim=1))
+            return result
+
+    torch.manual_seed(0)
+    module = Attention().double()
+    x, mask = torch.randn(8, 5, 4, dtype=torch.float64), torch.ones(8, 5, dtype=torch.int64)
+    mask[:, 3:] = torch.randint(0, 2, (8, 2))
+    data = (x, mask, torch.randint(0, 3, (8,)))
+    names = [name for name, _ in module.named_parameters()]
+    for kind, dense in (("gauss-newton", oracles.dense_ggn), ("hessian", oracles.dense_hessian)):
+        operator = CurvatureOperator(
+            fastif.TorchModel(module, loss="cross_entropy"), fastif.Examples(data), kind=kind, batch_size=3
+        )
+        rows = torch.randn(4, operator.size, dtype=torch.float64)
+        expected = rows @ dense(module, names, "cross_entropy", data)
+        assert relative_error(vectors.flatten(operator(as_block(rows, operator))), expected) < 1e-9

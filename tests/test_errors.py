@@ -1,0 +1,225 @@
+"""Each way to go wrong has an error of its own, which says what was seen and what to change."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import fastif
+from fastif import errors, vectors
+
+
+def data(examples: int = 12) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return (
+        torch.randn(examples, 4, generator=generator, dtype=torch.float64),
+        torch.randint(0, 3, (examples,), generator=generator),
+    )
+
+
+def module() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+
+
+def explainer(train: Any = None, loss: Any = "cross_entropy", **options: Any) -> fastif.Explainer:
+    return fastif.Explainer(fastif.TorchModel(module(), loss=loss), data() if train is None else train, **options)
+
+
+def test_every_error_is_of_one_family() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    family = [kind for kind in kinds if not issubclass(kind, Warning)]
+    assert len(family) > 10
+    assert all(issubclass(kind, fastif.FastifError) for kind in family)
+    assert all(kind.__doc__ for kind in kinds)
+
+
+def test_nan_in_the_training_data_names_the_example() -> None:
+    x, y = data(600)
+    x[431, 2] = float("nan")
+    it = explainer((x, y))  # only the first examples are looked at when it is made
+    with pytest.raises(errors.NonFiniteError, match=r"example 431 of train has a NaN or an infinity in input 0"):
+        it.scores(data(2))
+
+
+def test_nan_in_a_query_names_the_query() -> None:
+    x, y = data(3)
+    x[1, 0] = float("inf")
+    with pytest.raises(errors.NonFiniteError, match="example 1 of queries"):
+        explainer().scores((x, y))
+
+
+def test_nan_in_the_weights_names_the_parameter() -> None:
+    broken = module()
+    with torch.no_grad():
+        broken[2].bias[1] = float("nan")
+    with pytest.raises(errors.NonFiniteError, match=r"parameter 2\.bias"):
+        fastif.TorchModel(broken, loss="cross_entropy")
+
+
+def test_nan_from_the_model_names_the_example() -> None:
+    class Root(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).sqrt()
+
+    model = fastif.TorchModel(Root(4, 3).double(), loss="cross_entropy")
+    with pytest.raises(errors.NonFiniteError, match=r"loss of example \d+ of train is nan"):
+        fastif.Explainer(model, data())
+
+
+@pytest.mark.parametrize("label", [3, -1])
+def test_labels_out_of_range_name_the_example_and_the_range(label: int) -> None:
+    x, y = data(600)
+    y[520] = label
+    with pytest.raises(
+        errors.LabelError, match=rf"example 520 of train has the label {label}, outside the range 0 to 2"
+    ):
+        explainer((x, y)).scores(data(2))
+    x, y = data(2)
+    y[1] = label
+    with pytest.raises(errors.LabelError, match="example 1 of queries"):
+        explainer().scores((x, y))
+
+
+def test_labels_of_the_wrong_type() -> None:
+    x, y = data()
+    with pytest.raises(errors.LabelError, match="needs the number of a class"):
+        explainer((x, y.double()))
+    with pytest.raises(errors.LabelError, match="0 to 1"):
+        explainer((x, torch.full((12, 3), 2.0)), loss="binary_cross_entropy_with_logits")
+
+
+def test_an_empty_set() -> None:
+    x, y = data()
+    with pytest.raises(errors.EmptyDataError, match="train is empty"):
+        explainer((x[:0], y[:0]))
+    with pytest.raises(errors.EmptyDataError, match="queries is empty"):
+        explainer().scores((x[:0], y[:0]))
+    with pytest.raises(errors.EmptyDataError, match="hessian_data is empty"):
+        explainer(hessian_data=[])
+    with pytest.raises(errors.EmptyDataError, match="candidates"):
+        explainer(candidates=[])
+
+
+def test_no_trainable_parameter() -> None:
+    frozen = module().requires_grad_(False)
+    with pytest.raises(errors.NoTrainableParametersError, match=r"requires a gradient.*0\.weight"):
+        fastif.TorchModel(frozen, loss="cross_entropy")
+    with pytest.raises(errors.NoTrainableParametersError, match="classifier"):
+        fastif.TorchModel(frozen, loss="cross_entropy", trainable="classifier")
+    with pytest.raises(errors.NoTrainableParametersError, match="none at all"):
+        fastif.TorchModel(nn.Tanh(), loss="cross_entropy")
+
+
+def test_a_loss_that_is_already_averaged() -> None:
+    for loss in (F.cross_entropy, nn.CrossEntropyLoss()):
+        with pytest.raises(errors.LossError, match=r"already averaged: use reduction='none'"):
+            explainer(loss=loss)
+    with pytest.raises(errors.LossError, match=r"Average over the other dimensions"):
+        explainer(loss=lambda outputs, targets: outputs)
+
+
+def test_a_query_of_another_shape() -> None:
+    x, y = data(3)
+    with pytest.raises(errors.ShapeError, match=r"does not take a batch of queries with input 0 \(3, 2\)"):
+        explainer().scores((x[:, :2], y))
+    with pytest.raises(errors.ShapeError, match=r"x\[None\]"):
+        explainer().scores((x[0], y[:4]))
+    with pytest.raises(errors.ShapeError, match="input 1"):
+        explainer().scores((x, x, y))
+    with pytest.raises(errors.ShapeError, match="different lengths"):
+        explainer().scores((x, y[:2]))
+    with pytest.raises(errors.ShapeError, match="without dimensions"):
+        explainer().scores((x, y[0]))
+
+
+def test_a_module_whose_first_dimension_is_not_the_batch() -> None:
+    class Flat(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).T
+
+    model = fastif.TorchModel(Flat(4, 3).double(), loss="mse_loss")
+    with pytest.raises(errors.ShapeError, match="batch_first"):
+        fastif.Explainer(model, (data()[0], data()[0][:, :3]))
+
+
+@pytest.mark.parametrize("solver", [fastif.ConjugateGradient(), fastif.Exact()])
+def test_negative_curvature_names_the_damping_that_would_do(solver: Any) -> None:
+    it = explainer(curvature="hessian", damping=1e-9, solver=solver)
+    with pytest.raises(errors.NegativeCurvatureError, match="damping of at least") as caught:
+        it.scores(data(6))
+    needed = float(str(caught.value).split("damping of at least ")[1].split(", or")[0])
+    explainer(curvature="hessian", damping=needed, solver=solver).scores(data(6))
+
+
+def test_negative_curvature_in_a_sweep() -> None:
+    from fastif.curvature import CurvatureOperator, gradients
+
+    model = fastif.TorchModel(module(), loss="cross_entropy")
+    examples = fastif.Examples(data())
+    operator = CurvatureOperator(model, examples, kind="hessian")
+    block = gradients(model, model.place(examples.batch(range(6))))
+    with pytest.raises(errors.NegativeCurvatureError, match="damping of at least"):
+        fastif.ConjugateGradient().prepare(operator).sweep(block, [1.0, 1e-9])
+
+
+SINGULAR = [
+    (fastif.Exact("primal"), 6),  # too few examples leave directions flat
+    (fastif.Exact("dual"), 6),
+    (fastif.ConjugateGradient(), 6),
+    (fastif.Exact("primal"), 200),  # with many, adding a constant to all logits still changes nothing
+    (fastif.Exact("dual"), 200),
+]
+
+
+@pytest.mark.parametrize(("solver", "examples"), SINGULAR)
+def test_zero_damping_on_a_singular_matrix_names_one_that_would_do(solver: Any, examples: int) -> None:
+    it = explainer(data(examples), damping=0.0, solver=solver)
+    with pytest.raises(errors.SingularMatrixError, match="a number such as") as caught:
+        it.scores(data(3))
+    wanted = float(str(caught.value).split("such as ")[1].rstrip("."))
+    explainer(data(examples), damping=wanted, solver=solver).scores(data(3))
+
+
+def test_conjugate_gradients_notice_a_singular_matrix_on_their_way() -> None:
+    """The gradient of a query lies where the matrix is regular; a vector that does not has no solution."""
+    operator = explainer(data(200))._operator
+    block = vectors.random(operator.model.parameters, 2, seed=0)
+    with pytest.raises(errors.SingularMatrixError, match="a number such as"):
+        fastif.ConjugateGradient().prepare(operator).solve(block, 0.0)
+
+
+def test_negative_damping_is_refused_before_any_work() -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"damping must be zero or positive, not -0\.1"):
+        explainer(damping=-0.1)
+    it = explainer()
+    for solver in (fastif.Exact(), fastif.ConjugateGradient()):
+        prepared = solver.prepare(it._operator)
+        with pytest.raises(errors.ConfigurationError, match="zero or positive"):
+            prepared.solve(vectors.random(it.model.parameters, 1, seed=0), -1.0)
+
+
+def test_a_loss_that_does_not_bend_has_no_curvature() -> None:
+    x, _ = data()
+    for solver in (fastif.Exact("primal"), fastif.Exact("dual"), fastif.ConjugateGradient()):
+        it = explainer((x, x[:, :3]), loss="l1_loss", solver=solver)
+        with pytest.raises(errors.SingularMatrixError, match=r"curvature is zero.*Identity"):
+            it.scores((x, x[:, :3]))
+
+
+def test_data_that_cannot_be_indexed() -> None:
+    x, y = data()
+    with pytest.raises(errors.DataError, match="cannot be indexed"):
+        explainer(iter([(x, y)]))
+    with pytest.raises(errors.DataError, match="'labels'"):
+        explainer({"inputs": x, "targets": y})
+    with pytest.raises(errors.DataError, match="not a tensor"):
+        explainer([("a text", 0)] * 3)
+    with pytest.raises(errors.DataError, match="names example 12"):
+        explainer(candidates=[0, 12])
+    with pytest.raises(errors.DataError, match="twice"):
+        explainer(candidates=[1, 1])
+    with pytest.raises(errors.ConfigurationError, match="whole numbers"):
+        explainer(candidates=[0.5])

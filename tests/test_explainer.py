@@ -1,0 +1,286 @@
+"""The whole way from a model to scores: against the dense oracle, and what the contract promises."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import fastif
+from fastif.errors import ConfigurationError
+from tests import oracles
+from tests.problems import (
+    CASE_NAMES,
+    CURVATURES,
+    case,
+    gradients,
+    matrix,
+    model_of,
+    relative_error,
+    safe_damping,
+)
+
+SOLVERS: dict[str, Any] = {
+    "exact": fastif.Exact(),
+    "primal": fastif.Exact(form="primal"),
+    "cg": fastif.ConjugateGradient(tolerance=1e-11),
+    "preconditioned cg": fastif.ConjugateGradient(tolerance=1e-11, preconditioner_rank=10),
+}
+ROUTES = [
+    (solver, curvature)
+    for solver in SOLVERS
+    for curvature in CURVATURES
+    if (solver, curvature) != ("preconditioned cg", "hessian")  # a Nystrom sketch needs a positive matrix
+]
+
+
+@pytest.mark.parametrize(("solver", "curvature"), ROUTES)
+@pytest.mark.parametrize("name", CASE_NAMES)
+def test_scores_equal_the_dense_oracle(name: str, curvature: str, solver: str) -> None:
+    it = case(name)
+    damping = safe_damping(name, curvature)
+    explainer = fastif.Explainer(
+        model_of(it), it.train, solver=SOLVERS[solver], curvature=curvature, damping=damping, batch_size=7
+    )
+    expected = oracles.influence(gradients(name, "queries"), matrix(name, curvature), gradients(name, "train"), damping)
+    assert relative_error(explainer.scores(it.queries).values, expected) < 1e-6
+
+
+@pytest.mark.parametrize("name", CASE_NAMES)
+def test_self_influence_equals_the_dense_oracle_and_is_never_negative(name: str) -> None:
+    it = case(name)
+    explainer = fastif.Explainer(model_of(it), it.train, damping=0.03)
+    values = explainer.self_influence()
+    expected = oracles.self_influence(matrix(name, "gauss-newton"), gradients(name, "train"), 0.03)
+    assert relative_error(values, expected) < 1e-6
+    assert (values >= 0).all()
+
+
+@pytest.mark.parametrize("name", CASE_NAMES)
+def test_float32_agrees_with_the_float64_oracle(name: str) -> None:
+    it = case(name, torch.float32)
+    scores = fastif.Explainer(model_of(it), it.train, damping=0.03).scores(it.queries)
+    ggn = matrix(name, "gauss-newton")
+    expected = oracles.influence(gradients(name, "queries"), ggn, gradients(name, "train"), 0.03)
+    assert scores.values.dtype == torch.float32
+    assert relative_error(scores.values.double(), expected) < 1e-3
+
+
+LAYERS = {
+    "tanh": lambda width: [nn.Tanh()],
+    "gelu and layer norm": lambda width: [nn.GELU(), nn.LayerNorm(width)],
+    "sigmoid and dropout": lambda width: [nn.Sigmoid(), nn.Dropout(0.5)],
+    "batch norm": lambda width: [nn.BatchNorm1d(width), nn.SiLU()],
+    "convolution": lambda width: [nn.Unflatten(1, (1, width)), nn.Conv1d(1, 1, 1), nn.Flatten(), nn.Softplus()],
+}
+
+
+@settings(max_examples=25)
+@given(
+    features=st.integers(1, 4),
+    width=st.integers(1, 4),
+    outputs=st.integers(1, 3),
+    examples=st.integers(2, 9),
+    batch_size=st.integers(1, 10),
+    damping=st.floats(1e-3, 10),
+    layer=st.sampled_from(sorted(LAYERS)),
+    loss=st.sampled_from(["cross_entropy", "mse_loss", "binary_cross_entropy_with_logits"]),
+    solver=st.sampled_from(sorted(SOLVERS)),
+    seed=st.integers(0, 1000),
+)
+def test_any_small_network_agrees_with_the_oracle(
+    features: int,
+    width: int,
+    outputs: int,
+    examples: int,
+    batch_size: int,
+    damping: float,
+    layer: str,
+    loss: str,
+    solver: str,
+    seed: int,
+) -> None:
+    torch.manual_seed(seed)
+    module = nn.Sequential(nn.Linear(features, width), *LAYERS[layer](width), nn.Linear(width, outputs)).double()
+    module[0].weight.requires_grad_(bool(seed % 3))  # now and then a frozen parameter
+    x = torch.randn(examples, features, dtype=torch.float64)
+    if loss == "cross_entropy":
+        y: Tensor = torch.randint(0, outputs, (examples,))
+    else:
+        y = torch.rand(examples, outputs, dtype=torch.float64)
+    names = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
+    rows = oracles.per_example_gradients(module, names, loss, (x, y))
+    expected = oracles.influence(rows[:2], oracles.dense_ggn(module, names, loss, (x, y)), rows, damping)
+    model = fastif.TorchModel(module, loss=loss)
+    explainer = fastif.Explainer(model, (x, y), solver=SOLVERS[solver], damping=damping, batch_size=batch_size)
+    seen = explainer.scores((x[:2], y[:2])).values
+    torch.testing.assert_close(seen, expected, rtol=1e-6, atol=1e-9 * (1 + float(expected.abs().max())))
+
+
+def small() -> Any:
+    return case("mlp_dropout")
+
+
+def explainer_of(**options: Any) -> fastif.Explainer:
+    return fastif.Explainer(model_of(small()), small().train, **{"damping": 0.03, **options})
+
+
+def expected_scores(damping: float = 0.03, weight_decay: float = 0.0) -> Tensor:
+    ggn = matrix("mlp_dropout", "gauss-newton")
+    return oracles.influence(
+        gradients("mlp_dropout", "queries"), ggn, gradients("mlp_dropout", "train"), damping + weight_decay
+    )
+
+
+def test_columns_are_the_training_examples_in_their_order() -> None:
+    scores = explainer_of().scores(small().queries)
+    assert scores.values.shape == (4, 24)
+    assert scores.values.device.type == "cpu"
+    assert scores.train_ids.dtype == torch.int64
+    assert torch.equal(scores.train_ids, torch.arange(24).expand(4, 24))
+
+
+def test_given_candidates_are_scored_in_their_order() -> None:
+    scores = explainer_of(candidates=[7, 3, 20]).scores(small().queries)
+    assert scores.train_ids[1].tolist() == [7, 3, 20]
+    torch.testing.assert_close(scores.values, expected_scores()[:, [7, 3, 20]])
+
+
+def test_weight_decay_adds_itself_on_top_of_damping() -> None:
+    for solver in SOLVERS.values():
+        scores = explainer_of(weight_decay=0.2, damping=0.1, solver=solver).scores(small().queries)
+        torch.testing.assert_close(scores.values, expected_scores(0.1, 0.2), rtol=1e-6, atol=1e-8)
+
+
+def test_reduce_mean_is_the_influence_on_the_mean_loss() -> None:
+    group = explainer_of().scores(small().queries, reduce="mean")
+    assert group.values.shape == (1, 24)
+    torch.testing.assert_close(group.values[0], expected_scores().mean(dim=0))
+
+
+def test_reduce_mean_over_several_blocks_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastif.explainer.MOST_QUERIES_AT_ONCE", 3)
+    assert len(explainer_of().scores(small().queries)) == 4
+    group = explainer_of().scores(small().queries, reduce="mean")
+    torch.testing.assert_close(group.values[0], expected_scores().mean(dim=0))
+
+
+def test_hessian_data_may_differ_from_the_examples_that_are_scored() -> None:
+    it = small()
+    pool = tuple(column[:5] for column in it.train)
+    explainer = fastif.Explainer(model_of(it), pool, hessian_data=it.train, damping=0.03)
+    torch.testing.assert_close(explainer.scores(it.queries).values, expected_scores()[:, :5])
+
+
+def test_a_measure_replaces_the_loss_of_the_query_alone() -> None:
+    it = small()
+
+    def first_logit(outputs: Tensor, targets: Tensor) -> Tensor:
+        return outputs[:, 0]
+
+    rows = oracles.per_example_gradients(it.module, it.names, first_logit, it.queries)
+    ggn = matrix("mlp_dropout", "gauss-newton")
+    expected = oracles.influence(rows, ggn, gradients("mlp_dropout", "train"), 0.03)
+    torch.testing.assert_close(explainer_of(measure=first_logit).scores(it.queries).values, expected)
+
+
+def test_the_margin_keeps_the_sign_convention() -> None:
+    """Two classes: the margin is a falling function of the loss, so both rank training examples alike."""
+    torch.manual_seed(0)
+    x, y = torch.randn(30, 3), torch.randint(0, 2, (30,))
+    model = fastif.TorchModel(nn.Linear(3, 2), loss="cross_entropy")
+    of = {
+        measure: fastif.Explainer(model, (x, y), measure=measure, damping=0.1).scores((x[:1], y[:1])).values[0]
+        for measure in ("loss", "margin")
+    }
+    ratio = of["margin"] / of["loss"]
+    assert (ratio > 0).all()
+    torch.testing.assert_close(ratio, ratio[:1].expand(30), rtol=1e-4, atol=0)
+
+
+def test_identity_is_minus_the_gradient_dot_product_and_has_no_damping() -> None:
+    explainer = explainer_of(solver=fastif.Identity(), damping="auto")
+    expected = -gradients("mlp_dropout", "queries") @ gradients("mlp_dropout", "train").T
+    torch.testing.assert_close(explainer.scores(small().queries).values, expected)
+    assert explainer.damping.value is None
+    assert "no damping" in explainer.summary()
+
+
+def test_automatic_damping_is_half_a_per_cent_of_the_top_eigenvalue() -> None:
+    top = float(torch.linalg.eigvalsh(matrix("mlp_dropout", "gauss-newton"))[-1])
+    for solver in (fastif.Exact(), fastif.ConjugateGradient()):
+        damping = explainer_of(damping="auto", solver=solver).damping
+        assert damping.value == pytest.approx(0.005 * top, rel=1e-3)
+
+
+def test_automatic_damping_lifts_negative_eigenvalues_of_the_hessian() -> None:
+    bottom = float(torch.linalg.eigvalsh(matrix("transformer", "hessian"))[0])
+    it = case("transformer")
+    for solver in (fastif.Exact(), fastif.ConjugateGradient()):
+        explainer = fastif.Explainer(model_of(it), it.train, curvature="hessian", solver=solver)
+        assert explainer.damping.value == pytest.approx(1.5 * abs(bottom), rel=0.02)
+        assert explainer.scores(it.queries).provenance["converged"] == [True] * 4
+
+
+def test_every_result_says_how_it_was_made() -> None:
+    explainer = explainer_of(damping="auto")
+    record = explainer.scores(small().queries).provenance
+    assert record["damping"] == explainer.damping.value
+    assert record["damping_over_top_eigenvalue"] == pytest.approx(0.005)
+    assert 0 < record["effective_dimension"] < 89
+    assert max(record["residuals"]) < 1e-10
+    assert record["method"] == explainer.solver_description
+    assert "exact" in record["method"]
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    for solver in SOLVERS.values():
+        first, second = (explainer_of(solver=solver, damping="auto").scores(small().queries) for _ in range(2))
+        assert first.values.numpy().tobytes() == second.values.numpy().tobytes()
+
+
+@pytest.mark.parametrize("name", CASE_NAMES)
+def test_the_batch_size_does_not_change_the_numbers(name: str) -> None:
+    it = case(name)
+    of = [fastif.Explainer(model_of(it), it.train, batch_size=size).scores(it.queries).values for size in (1, 5, 256)]
+    assert relative_error(of[0], of[2]) < 1e-7
+    assert relative_error(of[1], of[2]) < 1e-7
+
+
+def test_a_small_model_is_solved_exactly_and_a_large_one_by_conjugate_gradients() -> None:
+    x, y = torch.randn(40, 5), torch.randint(0, 3, (40,))
+
+    def chosen(hidden: int, repeat: int = 1) -> str:
+        module = nn.Sequential(nn.Linear(5, hidden), nn.Tanh(), nn.Linear(hidden, 3))
+        data = (x.repeat(repeat, 1), y.repeat(repeat))
+        return fastif.Explainer(fastif.TorchModel(module, loss="cross_entropy"), data).solver_description
+
+    assert chosen(2) == "exact, 21 x 21 matrix"
+    assert chosen(1000) == "exact, 80 x 80 matrix in the dual"
+    assert chosen(1000, repeat=50).startswith("conjugate gradients on 2,000 examples")
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"solver": "newton"}, "solver"),
+        ({"damping": "small"}, "damping"),
+        ({"damping": float("nan")}, "damping"),
+        ({"curvature": "fisher"}, "curvature"),
+        ({"candidates": "some"}, "candidates"),
+        ({"measure": "accuracy"}, "measure"),
+        ({"weight_decay": -1.0}, "weight_decay"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"progress": "yes"}, "progress"),
+    ],
+)
+def test_an_argument_that_cannot_work_is_named(options: dict[str, Any], word: str) -> None:
+    with pytest.raises(ConfigurationError, match=word):
+        explainer_of(**options)
+
+
+def test_a_bare_module_is_told_to_be_wrapped() -> None:
+    with pytest.raises(ConfigurationError, match="TorchModel"):
+        fastif.Explainer(small().module, small().train)

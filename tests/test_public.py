@@ -1,0 +1,37 @@
+"""The public face: the names, the version, and a core that stays light."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fastif
+
+PUBLIC = [
+    "ConjugateGradient",
+    "ConvergenceWarning",
+    "Exact",
+    "Examples",
+    "Explainer",
+    "Explanation",
+    "FastifError",
+    "Identity",
+    "Scores",
+    "TorchModel",
+]
+
+
+def test_the_public_names_are_these_and_each_is_documented() -> None:
+    assert fastif.__all__ == PUBLIC
+    assert all(getattr(fastif, name).__doc__ for name in PUBLIC)
+
+
+def test_importing_the_package_loads_nothing_but_the_core() -> None:
+    source = Path(fastif.__file__).parents[1]
+    heavy = (
+        "('transformers', 'datasets', 'faiss', 'fastapi', 'typer', 'rich', 'matplotlib', 'sklearn', 'scipy', 'pandas')"
+    )
+    check = f"import sys, fastif; print([name for name in {heavy} if name in sys.modules])"
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    run = subprocess.run([sys.executable, "-c", check], env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
