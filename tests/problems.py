@@ -15,6 +15,8 @@ from tests.cases import CASES, Case
 FACTORIES = dict(CASES)
 CASE_NAMES = list(FACTORIES)
 CURVATURES = ("gauss-newton", "hessian")
+# the kinds of model that every route is tried on each time; the rest take every route in `make test-all`
+CORE_NAMES = ("logistic_regression", "mlp_dropout", "cnn_batchnorm", "lstm", "transformer", "shared_parameter")
 
 
 @cache
@@ -48,7 +50,7 @@ def model_of(it: Case) -> fastif.TorchModel:
 
 def operator_of(name: str, curvature: str = "gauss-newton", **options: Any) -> CurvatureOperator:
     it = case(name)
-    return CurvatureOperator(model_of(it), fastif.Examples(it.train), kind=curvature, batch_size=7, **options)
+    return CurvatureOperator(model_of(it), fastif.Examples(it.train), kind=curvature, batch_size=13, **options)
 
 
 def as_block(rows: Tensor, operator: CurvatureOperator) -> vectors.Block:

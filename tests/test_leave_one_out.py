@@ -34,16 +34,15 @@ def with_ones(x: Tensor) -> Tensor:
     return torch.cat([x, torch.ones(len(x), 1, dtype=x.dtype)], dim=1)
 
 
-def fit(x: Tensor, y: Tensor, weights: Tensor, start: Tensor, refresh: int) -> Tensor:
-    """Retrain until the gradient vanishes: Newton's method, its matrix made anew every `refresh` steps."""
+def fit(x: Tensor, y: Tensor, weights: Tensor, start: Tensor, factor: Tensor | None = None) -> Tensor:
+    """Train until the gradient vanishes: Newton's method, its matrix made anew in each step unless given."""
     theta = start.clone()
-    for step in range(200):
+    for _ in range(200):
         slope = slope_at(theta, x, y, weights)
         if slope.norm() < 1e-12:
             return theta
-        if step % refresh == 0:
-            factor = torch.linalg.cholesky(hessian_at(theta, x, weights))
-        theta = theta - torch.cholesky_solve(slope.reshape(-1, 1), factor).reshape(10, 65)
+        cholesky = torch.linalg.cholesky(hessian_at(theta, x, weights)) if factor is None else factor
+        theta = theta - torch.cholesky_solve(slope.reshape(-1, 1), cholesky).reshape(10, 65)
     raise AssertionError("the training did not converge")
 
 
@@ -55,7 +54,7 @@ def test_influence_predicts_leaving_one_out() -> None:
     x, y = digits()
     train, test = (x[:TRAIN], y[:TRAIN]), (x[TRAIN : TRAIN + TEST], y[TRAIN : TRAIN + TEST])
     everyone = torch.full((TRAIN,), 1 / TRAIN, dtype=x.dtype)
-    theta = fit(*train, everyone, torch.zeros(10, 65, dtype=x.dtype), refresh=1)
+    theta = fit(*train, everyone, torch.zeros(10, 65, dtype=x.dtype))
     module = nn.Linear(64, 10).double()
     module.load_state_dict({"weight": theta[:, :64], "bias": theta[:, 64]})
     model = fastif.TorchModel(module, loss="cross_entropy")
@@ -68,7 +67,8 @@ def test_influence_predicts_leaving_one_out() -> None:
     removed = torch.cat([strongest[: REMOVED // 2], rest[: REMOVED // 2]])
     without = [everyone.index_fill(0, point, 0) for point in removed]
     before = losses_at(theta, *test)
-    changes = [losses_at(fit(*train, weights, theta, refresh=20), *test) - before for weights in without]
+    factor = torch.linalg.cholesky(hessian_at(theta, x[:TRAIN], everyone))
+    changes = [losses_at(fit(*train, weights, theta, factor), *test) - before for weights in without]
     true_change = torch.stack(changes)
     predicted = -scores.T[removed] / TRAIN
 

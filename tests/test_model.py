@@ -12,7 +12,7 @@ import fastif
 from fastif.curvature import gradients
 from fastif.errors import ConfigurationError, LossError, ModelError
 from fastif.losses import NamedLoss, negative_margin
-from tests.problems import CASE_NAMES, case, model_of
+from tests.problems import CASE_NAMES, CORE_NAMES, case, model_of
 
 
 class State:
@@ -57,7 +57,7 @@ class State:
 
 
 @pytest.mark.parametrize("curvature", ["gauss-newton", "hessian"])
-@pytest.mark.parametrize("name", CASE_NAMES)
+@pytest.mark.parametrize("name", [*CORE_NAMES, "tied_weights"])
 def test_nothing_of_the_module_changes(name: str, curvature: str) -> None:
     it = case(name)
     first = next(it.module.parameters())

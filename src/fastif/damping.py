@@ -1,8 +1,7 @@
 """How much to add to the diagonal of H, when the user does not say.
 
 Damping matters more than the solver: too little and noise in flat directions drowns the answer, too much and the answer
-turns into a plain gradient dot product. Half a per cent of the largest eigenvalue was within a few per cent of the best
-in every study so far (see docs/decisions/002-damping.md).
+turns into a plain gradient dot product. Why half a per cent of the largest eigenvalue: docs/decisions/002-damping.md.
 """
 
 from dataclasses import dataclass

@@ -231,8 +231,9 @@ def _unwrap(module: nn.Module) -> nn.Module:
     mixing = [name for name, part in module.named_modules() if _uses_batch_statistics(part)]
     if mixing:
         raise ModelError(
-            f"the batch-norm {mixing[0]} keeps no running statistics, so that the outputs for one example depend on the "
-            "others in its batch, and no influence of a single example is defined. Train with track_running_stats=True."
+            f"the batch-norm {mixing[0]} keeps no running statistics, so that the outputs for one example depend on "
+            "the others in its batch, and no influence of a single example is defined. Train with "
+            "track_running_stats=True."
         )
     lazy = [name for name, parameter in module.named_parameters() if nn.parameter.is_lazy(parameter)]
     if lazy:

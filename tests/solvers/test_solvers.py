@@ -14,7 +14,7 @@ from fastif.errors import ConfigurationError, ConvergenceError, ConvergenceWarni
 from fastif.solvers import Solution, choose_solver
 from fastif.solvers.nystrom import Nystrom
 from tests.problems import (
-    CASE_NAMES,
+    CORE_NAMES,
     CURVATURES,
     as_block,
     gradients,
@@ -90,7 +90,7 @@ def test_preparing_once_serves_every_damping(solver: Any) -> None:
 
 
 @pytest.mark.parametrize("curvature", CURVATURES)
-@pytest.mark.parametrize("name", CASE_NAMES)
+@pytest.mark.parametrize("name", CORE_NAMES)
 def test_a_sweep_of_dampings_equals_one_solve_each(name: str, curvature: str) -> None:
     operator = operator_of(name, curvature)
     base = safe_damping(name, curvature)
