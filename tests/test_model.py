@@ -117,8 +117,11 @@ def test_work_inside_no_grad_inference_mode_and_autocast_gives_the_same_numbers(
     expected = fastif.Explainer(model_of(it), it.train).scores(it.queries).values
     for context in (torch.no_grad(), torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16)):
         with context:
-            seen = fastif.Explainer(model_of(it), it.train).scores(it.queries).values
+            data = tuple(column.clone() for column in it.train)
+            seen = fastif.Explainer(model_of(it), data).scores(it.queries).values
+            own = fastif.Explainer(model_of(it), data).self_influence()
         assert torch.equal(seen, expected)
+        assert (own > 0).all()
 
 
 @pytest.mark.parametrize("name", CASE_NAMES)

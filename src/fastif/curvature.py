@@ -10,6 +10,7 @@ jvp of grad, and double backward for the operations that have no forward mode.
 """
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -268,7 +269,9 @@ def _stack(results: list[Result]) -> Result:
 def _first_that_works(together: Callable[[], Result], one_by_one: Callable[[], Result]) -> Result:
     """Take the fast way; if torch has no rule for it, or too little memory, the way that asks least of the model."""
     try:
-        return together()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
+            return together()
     except RuntimeError:
         pass
     with _explained():

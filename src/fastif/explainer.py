@@ -5,6 +5,7 @@ unless said otherwise) and H the mean curvature over `hessian_data`: gradients o
 of the training data.
 """
 
+import contextlib
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal
@@ -105,7 +106,7 @@ class Explainer:
         values: list[Tensor] = []
         residuals: list[float | None] = []
         converged: list[bool] = []
-        with self._full_precision():
+        with self._differentiating():
             for block in self._query_blocks(queries, reduce):
                 solution = self._solve(block)
                 values.append(-self._scan(solution.value))
@@ -138,7 +139,7 @@ class Explainer:
         High values mark examples that the model had to learn by heart: wrong labels, outliers, rare cases.
         """
         values = []
-        with self._full_precision():
+        with self._differentiating():
             for batch in self.train.batches(min(self._block_size, self.batch_size)):
                 self._progress("self-influence", int(batch.ids[0]), len(self.train))
                 block = gradients(self.model, self.model.place(batch))
@@ -204,9 +205,11 @@ class Explainer:
             progress=self._progress,
         )
 
-    def _full_precision(self) -> torch.autocast:
-        """Keep a caller's autocast out of the derivatives, which run after the forward pass that made them."""
-        return torch.autocast(self.model.device.type, enabled=False)
+    @contextlib.contextmanager
+    def _differentiating(self) -> Iterator[None]:
+        """Keep a caller's autocast and inference mode away from derivatives, which they would spoil in silence."""
+        with torch.inference_mode(False), torch.autocast(self.model.device.type, enabled=False):
+            yield
 
     @property
     def _block_size(self) -> int:

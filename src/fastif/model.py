@@ -56,7 +56,8 @@ class TorchModel:
     def __init__(self, module: nn.Module, loss: str | PerExample, *, trainable: Choice = None) -> None:
         self._module = _unwrap(module)
         self._loss = resolve_loss(loss)
-        self._parameters, self._frozen = _split_parameters(self._module, trainable)
+        with torch.inference_mode(False):  # weights that are cast here must be open to differentiation later
+            self._parameters, self._frozen = _split_parameters(self._module, trainable)
         self._buffers = {name: buffer.detach() for name, buffer in self._module.named_buffers()}
         self._has_recurrent_layer = any(isinstance(part, nn.RNNBase) for part in self._module.modules())
         self._classes: int | None = None
