@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 import fastif
 from fastif import vectors
-from fastif.curvature import CurvatureOperator, directional_derivatives, gradients, hessian_product
+from fastif.curvature import CurvatureOperator
+from fastif.derivatives import directional_derivatives, gradients, hessian_product
 from fastif.errors import ConfigurationError, ModelError
 from tests import oracles, problems
 from tests.problems import CASE_NAMES, CURVATURES, as_block, case, matrix, model_of, operator_of, relative_error

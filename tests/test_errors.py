@@ -155,7 +155,8 @@ def test_negative_curvature_names_the_damping_that_would_do(solver: Any) -> None
 
 
 def test_negative_curvature_in_a_sweep() -> None:
-    from fastif.curvature import CurvatureOperator, gradients
+    from fastif.curvature import CurvatureOperator
+    from fastif.derivatives import gradients
 
     model = fastif.TorchModel(module(), loss="cross_entropy")
     examples = fastif.Examples(data())

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import fastif
-from fastif.curvature import gradients
+from fastif.derivatives import gradients
 from fastif.errors import ConfigurationError, LossError, ModelError
 from fastif.losses import NamedLoss, negative_margin
 from tests.problems import CASE_NAMES, CORE_NAMES, case, model_of

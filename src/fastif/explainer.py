@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 from fastif import __version__, vectors
+from fastif.batch import Batch
 from fastif.candidates import Candidates, candidate_ids
-from fastif.curvature import CurvatureOperator, Kind, gradients
+from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
-from fastif.data import Batch, Examples
+from fastif.data import Examples
+from fastif.derivatives import gradients
 from fastif.errors import ConfigurationError, NonFiniteError, ShapeError
 from fastif.explanation import Explanation, QueryExplanation, strongest
 from fastif.losses import PerExample, measure_name, resolve_measure

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fastif.data import Batch, Inputs
+from fastif.batch import Batch, Inputs
 from fastif.errors import LossError, ModelError, NonFiniteError, NoTrainableParametersError, ShapeError
 from fastif.losses import NamedLoss, PerExample, resolve_loss
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fastif import vectors
-from fastif.curvature import directional_derivatives
 from fastif.data import Examples
+from fastif.derivatives import directional_derivatives
 from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.vectors import Block

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from fastif import vectors
-from fastif.curvature import VECTORS_AT_ONCE, CurvatureOperator, gradients, output_hessians
-from fastif.data import Batch
+from fastif.batch import Batch
+from fastif.curvature import CurvatureOperator
+from fastif.derivatives import VECTORS_AT_ONCE, gradients, output_hessians
 from fastif.errors import ConfigurationError, NegativeCurvatureError, NonFiniteError, SingularMatrixError
 from fastif.model import Model
 from fastif.solvers.base import Solution, check_damping
