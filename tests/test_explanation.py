@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import fastif
+from fastif.explanation import Influence, QueryExplanation
 
 HOSTILE = "<script>alert('x')</script> & more"
 
@@ -39,9 +40,22 @@ def test_the_table_reads_well() -> None:
     assert "Helpful: training on them lowers the loss of this query" in text
     assert "Harmful: training on them raises the loss of this query" in text
     assert len(re.findall(r"^ +1 +\d+ +[-+]\d", text, re.MULTILINE)) == 4
-    assert "damping" in text.splitlines()[-1]
-    assert "exact, 8 x 8 matrix" in text.splitlines()[-1]
-    assert max(map(len, text.splitlines()[:-1])) < 120
+    summary = " ".join(text.split("\n\n")[-1].split())
+    assert "automatic (0.5 % of the top eigenvalue" in summary
+    assert "exact, 8 x 8 matrix" in summary
+    assert max(map(len, text.splitlines())) < 120
+
+
+def test_scores_line_up_and_keep_four_digits_of_the_strongest() -> None:
+    def printed(*scores: float) -> list[str]:
+        members = tuple(Influence(i, score, None, "a", "") for i, score in enumerate(scores))
+        lines = str(QueryExplanation("title", "loss", (), members)).splitlines()
+        return [line.split()[2] for line in lines if line.split()[0].isdigit()]
+
+    assert printed(138.0, 2.46801) == ["+138.0", "+2.5"]
+    assert printed(0.0123456, 0.001) == ["+0.01235", "+0.00100"]
+    assert printed(3e-12) == ["+3.000e-12"]
+    assert printed(123456.7, 5.0) == ["+1.235e+05", "+5.000e+00"]
 
 
 def test_text_is_escaped_in_html() -> None:

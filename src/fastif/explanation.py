@@ -4,6 +4,8 @@ Knows scores, data and how people read them; knows nothing of how scores are mad
 page and is escaped.
 """
 
+import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -21,7 +23,10 @@ HEADINGS = {
 
 @dataclass(frozen=True)
 class Influence:
-    """One training example and what it did to one query: negative scores helped, positive ones harmed."""
+    """One training example and what it did to one query: negative scores helped, positive ones harmed.
+
+    To first order, training again without this one of n examples changes the query's measure by `-score / n`.
+    """
 
     index: int
     score: float
@@ -46,27 +51,34 @@ class QueryExplanation:
         yield HEADINGS["harmful"].format(measure=self.measure), self.harmful
 
     def __str__(self) -> str:
+        number = self._number_format()
         lines = [self.title]
         for heading, members in self.sections():
-            lines.append(f"  {heading}")
-            lines.append(f"  {'rank':>6} {'example':>9} {'influence':>11}  label")
+            lines += [f"  {heading}", f"  {'rank':>6} {'example':>9} {'influence':>12}  label"]
             lines += [
-                f"  {rank:>6} {item.index:>9} {item.score:>+11.4g}  {item.label}  {item.description}".rstrip()
+                f"  {rank:>6} {item.index:>9} {item.score:>12{number}}  {item.label}  {item.description}".rstrip()
                 for rank, item in enumerate(members, 1)
-            ] or ["      none"]
+            ] or ["    none"]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        number = self._number_format()
+        head = "".join(f"<th>{name}</th>" for name in ("rank", "example", "influence", "label", "text"))
         parts = [f"<h4>{escape(self.title)}</h4>"]
         for heading, members in self.sections():
-            head = "".join(f"<th>{name}</th>" for name in ("rank", "example", "influence", "label", "text"))
             rows = "".join(
-                f"<tr><td>{rank}</td><td>{item.index}</td><td>{item.score:+.4g}</td><td>{escape(item.label)}</td>"
+                f"<tr><td>{rank}</td><td>{item.index}</td><td>{item.score:{number}}</td><td>{escape(item.label)}</td>"
                 f"<td style='text-align:left'>{escape(item.description)}</td></tr>"
                 for rank, item in enumerate(members, 1)
             )
             parts.append(f"<p>{escape(heading)}</p><table><tr>{head}</tr>{rows}</table>")
         return "".join(parts)
+
+    def _number_format(self) -> str:
+        """Four digits for the strongest score, and as many decimals for all others, so that columns line up."""
+        strongest = max((abs(item.score) for item in (*self.helpful, *self.harmful)), default=1.0)
+        digits = 3 - math.floor(math.log10(strongest)) if strongest > 0 else 3
+        return f"+.{digits}f" if 0 <= digits <= 8 else "+.3e"
 
 
 class Explanation(Sequence[QueryExplanation]):
@@ -91,7 +103,7 @@ class Explanation(Sequence[QueryExplanation]):
         return self._queries[index]
 
     def __str__(self) -> str:
-        return "\n\n".join([*map(str, self._queries), self.summary])
+        return "\n\n".join([*map(str, self._queries), textwrap.fill(self.summary, width=100)])
 
     def __repr__(self) -> str:
         return f"Explanation of {len(self)} {'query' if len(self) == 1 else 'queries'}: print() it to read it"

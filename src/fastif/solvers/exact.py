@@ -3,11 +3,7 @@ r"""Exact: the curvature matrix written out and decomposed once, so that any dam
 *Primal*: the p x p matrix, column by column. *Dual* (Gauss-Newton only): with $G = A^\top A$, where A stacks the rows
 $\Lambda_i^{1/2} J_i / \sqrt n$ of all examples, the m x m matrix $A A^\top$ has the same eigenvalues other than zero; m
 is at most (C - 1) n for cross-entropy, which is far below p for a large model and a small training set. Both ways end
-in eigenvalues $\Lambda$ and eigenvectors U, and
-
-$$(G + \lambda I)^{-1} v = U (\Lambda + \lambda)^{-1} U^\top v + \lambda^{-1} (v - U U^\top v).$$
-
-Dense algebra is in float64 whatever the model's dtype.
+in an `EigenSystem`. Dense algebra is in float64 whatever the model's dtype.
 """
 
 from dataclasses import dataclass, replace
@@ -20,11 +16,9 @@ from fastif import vectors
 from fastif.batch import Batch
 from fastif.curvature import CurvatureOperator
 from fastif.derivatives import VECTORS_AT_ONCE, gradients, output_hessians
-from fastif.errors import ConfigurationError, NegativeCurvatureError, NonFiniteError, SingularMatrixError
+from fastif.errors import ConfigurationError, NonFiniteError
 from fastif.model import Model
-from fastif.solvers.base import Solution, check_damping
-from fastif.spectrum import Spectrum
-from fastif.vectors import Block, Vector
+from fastif.solvers.eigen import EigenSystem
 
 Form = Literal["auto", "primal", "dual"]
 
@@ -45,7 +39,7 @@ class Exact:
         if self.form not in ("auto", "primal", "dual"):
             raise ConfigurationError(f"form must be 'auto', 'primal' or 'dual', not {self.form!r}.")
 
-    def prepare(self, operator: CurvatureOperator) -> "EigenSystem":
+    def prepare(self, operator: CurvatureOperator) -> EigenSystem:
         """Decompose the curvature matrix."""
         if self.form == "dual" and operator.kind != "gauss-newton":
             raise ConfigurationError("the dual form exists for curvature='gauss-newton' only; use form='primal'.")
@@ -58,67 +52,6 @@ class Exact:
                 "fastif.ConjugateGradient(), choose fewer parameters with trainable=, or raise Exact(memory=...)."
             )
         return _dual(operator) if form == "dual" else _primal(operator)
-
-
-@dataclass(frozen=True)
-class EigenSystem:
-    """H = U diag(values) U^T + rest (I - U U^T), in float64, with the eigenvectors as columns of U."""
-
-    values: Tensor
-    basis: Tensor
-    rest: float
-    parameters: Vector
-    description: str
-
-    def spectrum(self) -> Spectrum:
-        """Return all p eigenvalues."""
-        values = self.values.cpu()
-        weights = torch.ones_like(values)
-        missing = self.basis.shape[0] - len(values)
-        if missing:
-            values, weights = (
-                torch.cat([values, values.new_tensor([self.rest])]),
-                torch.cat([weights, weights.new_tensor([missing])]),
-            )
-        return Spectrum(values, weights, exact=True)
-
-    def solve(self, block: Block, damping: float) -> Solution:
-        """Solve by the formula at the top of this file."""
-        self._check_definite(damping)
-        right = vectors.flatten(block).double()
-        inside = right @ self.basis
-        outside = right - inside @ self.basis.T
-        scale = 1 / (self.rest + damping) if self._has_rest else 0.0
-        solution = (inside / (self.values + damping)) @ self.basis.T + outside * scale
-        size = right.norm(dim=1)
-        residual = (self._apply(solution, damping) - right).norm(dim=1) / torch.where(size > 0, size, 1)
-        value = vectors.unflatten(solution, self.parameters)
-        return Solution(value, torch.ones(len(right), dtype=torch.bool), residual.cpu(), 0, self.description)
-
-    @property
-    def _has_rest(self) -> bool:
-        return self.basis.shape[1] < self.basis.shape[0]
-
-    def _apply(self, rows: Tensor, damping: float) -> Tensor:
-        inside = rows @ self.basis
-        return (inside * self.values) @ self.basis.T + self.rest * (rows - inside @ self.basis.T) + damping * rows
-
-    def _check_definite(self, damping: float) -> None:
-        check_damping(damping)
-        spectrum = self.spectrum()
-        rounding = len(self.values) * torch.finfo(torch.float64).eps * max(abs(spectrum.top), abs(spectrum.bottom))
-        if spectrum.bottom + damping < -rounding:
-            raise NegativeCurvatureError(
-                f"the smallest eigenvalue of the curvature is {spectrum.bottom:.3g}, below minus the damping of "
-                f"{damping:.3g}: the model is not at a minimum in that direction. Use damping of at least "
-                f"{1.5 * abs(spectrum.bottom):.3g}, or curvature='gauss-newton', which has no negative eigenvalue."
-            )
-        if spectrum.bottom + damping <= rounding:
-            raise SingularMatrixError(
-                f"the curvature matrix is singular (smallest eigenvalue {spectrum.bottom:.3g}, largest "
-                f'{spectrum.top:.3g}) and the damping is {damping:.3g}, so it has no inverse. Use damping="auto" or a '
-                f"number such as {0.005 * spectrum.top:.3g}."
-            )
 
 
 def choose_form(operator: CurvatureOperator) -> Form:
