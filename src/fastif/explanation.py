@@ -56,7 +56,7 @@ class QueryExplanation:
         for heading, members in self.sections():
             lines += [f"  {heading}", f"  {'rank':>6} {'example':>9} {'influence':>12}  label"]
             lines += [
-                f"  {rank:>6} {item.index:>9} {item.score:>12{number}}  {item.label}  {item.description}".rstrip()
+                f"  {rank:>6} {item.index:>9} {format(item.score, number):>12}  {item.label}  {item.description}".rstrip()
                 for rank, item in enumerate(members, 1)
             ] or ["    none"]
         return "\n".join(lines)
