@@ -1,13 +1,16 @@
 """Products with curvature, for one vector and for a block, against the dense oracle."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 import fastif
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
-from fastif.derivatives import directional_derivatives, gradients, hessian_product
+from fastif.derivatives import directional_derivatives, gradients, hessian_product, vectors_at_once
 from fastif.errors import ConfigurationError, ModelError
 from tests import oracles, problems
 from tests.problems import CASE_NAMES, CURVATURES, as_block, case, matrix, model_of, operator_of, relative_error
@@ -92,13 +95,26 @@ class Exotic(torch.autograd.Function):
 
 
 class OldStyle(torch.autograd.Function):
+    """x^3 in the form that `torch.func` cannot transform at all."""
+
     @staticmethod
     def forward(ctx: object, x: Tensor) -> Tensor:
-        return x * 1
+        ctx.save_for_backward(x)  # type: ignore[attr-defined]
+        return x**3
 
     @staticmethod
     def backward(ctx: object, grad: Tensor) -> Tensor:
-        return grad
+        (x,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        return 3 * x**2 * grad
+
+
+class Once(OldStyle):
+    """x^3 with a backward pass that cannot be differentiated again."""
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: object, grad: Tensor) -> Tensor:
+        return OldStyle.backward(ctx, grad)
 
 
 class Cube(nn.Module):
@@ -112,11 +128,14 @@ class Cube(nn.Module):
         return result
 
 
+@pytest.mark.parametrize("operation", [Exotic, OldStyle])
 @pytest.mark.parametrize("curvature", CURVATURES)
 @pytest.mark.parametrize("width", [1, 3])
-def test_operations_without_forward_mode_are_differentiated_backwards(curvature: str, width: int) -> None:
+def test_operations_without_forward_mode_are_differentiated_backwards(
+    curvature: str, width: int, operation: type[torch.autograd.Function]
+) -> None:
     torch.manual_seed(0)
-    module = Cube(Exotic)
+    module = Cube(operation)
     x, y = torch.randn(6, 2, dtype=torch.float64), torch.randint(0, 2, (6,))
     names = [name for name, _ in module.named_parameters()]
     model = fastif.TorchModel(module, loss="cross_entropy")
@@ -129,16 +148,123 @@ def test_operations_without_forward_mode_are_differentiated_backwards(curvature:
     batch = model.place(fastif.Examples((x, y)).batch(range(6)))
     slopes = oracles.per_example_gradients(module, names, "cross_entropy", (x, y))
     assert relative_error(directional_derivatives(model, batch, block).detach(), rows @ slopes.T) < 1e-9
+    assert relative_error(vectors.flatten(gradients(model, batch)), slopes) < 1e-9
 
 
-def test_an_operation_that_torch_cannot_transform_is_named() -> None:
-    model = fastif.TorchModel(Cube(OldStyle), loss="cross_entropy")
+def test_an_operation_that_can_be_differentiated_once_only_is_refused() -> None:
+    model = fastif.TorchModel(Cube(Once), loss="cross_entropy")
     operator = CurvatureOperator(model, fastif.Examples((torch.randn(3, 2), torch.tensor([0, 1, 0]))))
     block = vectors.random(model.parameters, 2, seed=0)
-    with pytest.raises(ModelError, match="setup_context"):
+    with pytest.raises(ModelError, match="once_differentiable"):
         operator(block)
     with pytest.raises(ModelError, match="plain torch functions"):
         hessian_product(model, next(operator.batches()), block)
+
+
+def test_few_tangents_go_through_a_large_model_together() -> None:
+    it = case("mlp_dropout")
+    model = model_of(it)
+    batch = model.place(fastif.Examples(it.train).batch(range(24)))
+    assert vectors_at_once(model, batch) == 32
+    model.check(batch)
+    assert 24 * 8 < model.bytes_per_example < 10_000
+    model.bytes_per_example = 2**29 // (24 * 3)
+    assert vectors_at_once(model, batch) == 3
+    model.bytes_per_example = 2**40
+    assert vectors_at_once(model, batch) == 1
+
+
+class Sentence(nn.Module):
+    """A padded sequence, its embedding with every switch that makes torch's derivatives disagree."""
+
+    def __init__(self, **switches: Any) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 3, padding_idx=0, **switches)
+        self.rest = nn.Sequential(nn.Tanh(), nn.Linear(3, 2))
+        with torch.no_grad():
+            self.embed.weight[0] = 0.3  # a padding row that is not zero is seen, but not learned
+
+    def forward(self, ids: Tensor) -> Tensor:
+        result: Tensor = self.rest(self.embed(ids).mean(dim=1))
+        return result
+
+
+@pytest.mark.parametrize("switches", [{}, {"max_norm": 0.5}], ids=["padding", "max_norm"])
+@pytest.mark.parametrize("curvature", CURVATURES)
+def test_padding_is_left_out_of_every_derivative(curvature: str, switches: dict[str, Any]) -> None:
+    """As torch's backward pass does and its forward mode does not: the oracle knows the backward pass alone."""
+    torch.manual_seed(0)
+    module = Sentence(**switches).double()
+    ids, y = torch.randint(0, 7, (12, 5)), torch.randint(0, 2, (12,))
+    before = module.embed.weight.clone()
+    model = fastif.TorchModel(module, loss="cross_entropy", trainable="embed|rest")
+    operator = CurvatureOperator(model, fastif.Examples((ids, y)), kind=curvature, batch_size=5)
+    rows = torch.randn(3, operator.size, dtype=torch.float64)
+    seen = vectors.flatten(operator(as_block(rows, operator)))
+    assert torch.equal(module.embed.weight, before)
+    dense = written_out_ggn if curvature == "gauss-newton" else written_out_hessian
+    assert relative_error(seen, rows @ dense(module, ids, y)) < 1e-9
+    operator.check_symmetry()
+
+
+def written_out_loss(module: Sentence, flat: Tensor, ids: Tensor, y: Tensor, *, outputs: bool = False) -> Tensor:
+    """The same function without an embedding layer: padding and renormalisation written as constants."""
+    weight, linear, bias = flat[:21].reshape(7, 3), flat[21:27].reshape(2, 3), flat[27:]
+    constant = weight.detach()
+    table = torch.cat([constant[:1], weight[1:]])
+    if module.embed.max_norm is not None:
+        size = constant.norm(dim=1, keepdim=True)
+        table = table * torch.where(size > module.embed.max_norm, module.embed.max_norm / (size + 1e-7), 1.0)
+    logits = torch.tanh(table[ids].mean(dim=1)) @ linear.T + bias
+    return logits if outputs else nn.functional.cross_entropy(logits, y)
+
+
+def written_out_hessian(module: Sentence, ids: Tensor, y: Tensor) -> Tensor:
+    flat = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+    return torch.autograd.functional.hessian(lambda point: written_out_loss(module, point, ids, y), flat)
+
+
+def written_out_ggn(module: Sentence, ids: Tensor, y: Tensor) -> Tensor:
+    flat = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+    jacobian = torch.autograd.functional.jacobian(lambda p: written_out_loss(module, p, ids, y, outputs=True), flat)
+    p = written_out_loss(module, flat, ids, y, outputs=True).softmax(dim=1)
+    bend = torch.diag_embed(p) - p[:, :, None] * p[:, None]
+    return torch.einsum("nap,nab,nbq->pq", jacobian, bend, jacobian) / len(y)
+
+
+def test_a_wrong_derivative_of_torch_is_noticed() -> None:
+    """Torch's second derivative through weight_norm is wrong; that of the Gauss-Newton matrix is not needed."""
+    torch.manual_seed(0)
+    linear = nn.utils.parametrizations.weight_norm(nn.Linear(3, 4))
+    module = nn.Sequential(linear, nn.Tanh(), nn.Linear(4, 2)).double()
+    data = (torch.randn(20, 3, dtype=torch.float64), torch.randint(0, 2, (20,)))
+    model = fastif.TorchModel(module, loss="cross_entropy")
+    fastif.Explainer(model, data).scores(data)
+    with pytest.raises(ModelError, match="not symmetric"):
+        fastif.Explainer(model, data, curvature="hessian", damping=1.0).scores(data)
+
+
+def test_packed_sequences_are_differentiated_backwards() -> None:
+    class Packed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.recurrent, self.head = nn.GRU(2, 3, batch_first=True), nn.Linear(3, 2)
+
+        def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+            packed = nn.utils.rnn.pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            result: Tensor = self.head(self.recurrent(packed)[1][0])
+            return result
+
+    torch.manual_seed(0)
+    module = Packed().double()
+    data = (torch.randn(6, 4, 2, dtype=torch.float64), torch.tensor([4, 2, 1, 3, 4, 2]), torch.randint(0, 2, (6,)))
+    names = [name for name, _ in module.named_parameters()]
+    for kind, dense in (("gauss-newton", oracles.dense_ggn), ("hessian", oracles.dense_hessian)):
+        explainer = fastif.Explainer(fastif.TorchModel(module, loss="cross_entropy"), data, damping=0.5, curvature=kind)
+        seen = explainer.scores(data).values
+        slopes = oracles.per_example_gradients(module, names, "cross_entropy", data)
+        expected = oracles.influence(slopes, dense(module, names, "cross_entropy", data), slopes, 0.5)
+        assert relative_error(seen, expected) < 1e-6
 
 
 def test_attention_with_a_mask_and_the_fused_kernel() -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+import pandas
 import pytest
 import torch
 from torch import Tensor
@@ -75,6 +77,19 @@ def test_words_about_an_example() -> None:
     assert Examples((X, X[:, 0])).label(1) == "2"
     assert Examples((X, X)).label(1) == "tensor of 2"
     assert Examples((X, Y)).describe(0) == ""
+
+
+def test_columns_of_a_data_frame_are_taken_by_position() -> None:
+    frame = pandas.DataFrame({"text": list("abcdef")}).iloc[::-1]
+    examples = Examples((X, Y), text=frame["text"], label_names=np.array(["cat", "dog", "cow"]))
+    assert examples.describe(0) == "f"
+    assert examples.label(1) == "dog"
+    assert Examples((X, Y), label_names={0: "no", 2: "yes"}).label(2) == "yes"
+
+
+def test_masks_may_hold_minus_infinity() -> None:
+    mask = torch.tensor([[0.0, -torch.inf]])
+    assert torch.equal(Examples((mask, Y[:1])).batch([0]).inputs[0], mask)
 
 
 def test_what_cannot_be_data_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -150,7 +151,7 @@ def test_negative_curvature_names_the_damping_that_would_do(solver: Any) -> None
     it = explainer(curvature="hessian", damping=1e-9, solver=solver)
     with pytest.raises(errors.NegativeCurvatureError, match="damping of at least") as caught:
         it.scores(data(6))
-    needed = float(str(caught.value).split("damping of at least ")[1].split(", or")[0])
+    needed = float(str(caught.value).split("damping of at least ")[1].split(";")[0])
     explainer(curvature="hessian", damping=needed, solver=solver).scores(data(6))
 
 
@@ -224,3 +225,87 @@ def test_data_that_cannot_be_indexed() -> None:
         explainer(candidates=[1, 1])
     with pytest.raises(errors.ConfigurationError, match="whole numbers"):
         explainer(candidates=[0.5])
+
+
+def test_a_loss_that_mixes_the_examples() -> None:
+    x, y = data()
+    with pytest.raises(errors.ModelError, match=r"the loss for an example changes .* broadcast"):
+        fastif.Explainer(
+            fastif.TorchModel(
+                nn.Linear(4, 1).double(), loss=lambda outputs, targets: (outputs - targets).abs().mean(1)
+            ),
+            (x, y.double()),
+        )
+    with pytest.raises(errors.LossError, match="one shape"):
+        explainer((x, torch.zeros(12, 1, 4)), loss="mse_loss")
+
+
+def test_a_loss_that_fails_says_what_it_was_given() -> None:
+    def own(outputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(outputs, targets, reduction="none")
+
+    x, y = data(600)
+    with pytest.raises(
+        errors.LossError, match=r"loss own does not take outputs \(8, 3\) .* targets \(8,\) of torch.int32"
+    ):
+        explainer((x, y.int()), loss=own)
+    y[520] = 3
+    with pytest.raises(errors.ModelError, match=r"on examples 512 to 599 of train.*Target 3 is out of bounds"):
+        explainer((x, y), loss=own).scores(data(2))
+
+
+def test_weights_that_changed_since() -> None:
+    trained = module()
+    it = fastif.Explainer(fastif.TorchModel(trained, loss="cross_entropy"), data())
+    it.scores(data(2))
+    with torch.no_grad():
+        trained[0].weight.add_(0.1)
+    for ask in (lambda: it.scores(data(2)), it.self_influence):
+        with pytest.raises(errors.ModelError, match="have changed since"):
+            ask()
+
+
+def test_modules_that_lose_the_batch_or_write_to_their_inputs() -> None:
+    class Squeezing(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).squeeze()
+
+    class Writing(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            x -= 1
+            return super().forward(x)
+
+    x, y = data()
+    with pytest.raises(errors.ShapeError, match=r"squeeze\(-1\)"):
+        fastif.Explainer(fastif.TorchModel(Squeezing(4, 1).double(), loss="mse_loss"), (x, y.double()))
+    with pytest.raises(errors.ModelError, match="writes to its inputs"):
+        fastif.Explainer(fastif.TorchModel(Writing(4, 3).double(), loss="cross_entropy"), (x, y))
+
+
+def test_a_measure_that_is_not_one_number_each() -> None:
+    def mean_output(outputs: Tensor, targets: Tensor) -> Tensor:
+        return outputs.mean()
+
+    with pytest.raises(errors.LossError, match=r"measure mean_output returned \(\)"):
+        explainer(measure=mean_output).scores(data(2))
+
+
+def test_arguments_of_the_wrong_kind_are_named() -> None:
+    with pytest.raises(errors.ConfigurationError, match="regular expression"):
+        fastif.TorchModel(module(), loss="cross_entropy", trainable=["0.weight"])  # type: ignore[arg-type]
+    with pytest.raises(errors.ConfigurationError, match="not a regular expression"):
+        fastif.TorchModel(module(), loss="cross_entropy", trainable="(")
+    with pytest.raises(errors.ConfigurationError, match="solver"):
+        explainer(solver=fastif.Exact)
+    with pytest.raises(errors.ConfigurationError, match="top"):
+        explainer().explain(data(2), top=0)
+    explainer(damping=np.float32(0.1)).explain(data(2), top=np.int64(2))
+    x, y = data()
+    for odd in ([x, y], (x, list(y)), (x[0], 3)):
+        with pytest.raises(errors.DataError, match="tuple of tensors"):
+            explainer(odd)
+    with pytest.raises(errors.DataError, match="into one batch"):
+        explainer([(torch.zeros(4), 0), (torch.zeros(5), 0)])
+    complex_module = nn.Linear(2, 2, dtype=torch.complex64)
+    with pytest.raises(errors.ModelError, match="real numbers only"):
+        fastif.TorchModel(complex_module, loss="mse_loss")

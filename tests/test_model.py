@@ -83,13 +83,13 @@ class Stubborn(nn.Module):
         self.linear, self.dropout = nn.Linear(2, 2), nn.Dropout()
         self.register_buffer("calls", torch.zeros(()))
         self.fails_after = 10**9
-        self.seen = 0
+        self.seen: list[int] = []
 
     def forward(self, x: Tensor) -> Tensor:
         self.calls += 1
-        self.seen += 1
+        self.seen.append(1)
         torch.rand(())
-        if self.seen > self.fails_after:
+        if len(self.seen) > self.fails_after:
             raise RuntimeError("out of order")
         result: Tensor = self.dropout(self.linear(x))
         return result
@@ -110,6 +110,24 @@ def test_nothing_changes_when_the_module_fails(calls: int) -> None:
     with pytest.raises((RuntimeError, fastif.FastifError), match="out of order"):
         fastif.Explainer(fastif.TorchModel(module, loss="cross_entropy"), data).scores(data)
     before.assert_unchanged()
+
+
+def test_attributes_that_a_module_sets_meanwhile_are_taken_back() -> None:
+    class Remembering(nn.Linear):
+        cache: Tensor | None = None
+        calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.cache = super().forward(x)
+            self.calls += 1
+            return self.cache
+
+    module, data = Remembering(2, 2), (torch.randn(5, 2), torch.tensor([0, 1, 0, 1, 0]))
+    before = dict(module.__dict__)
+    fastif.Explainer(fastif.TorchModel(module, loss="cross_entropy"), data).scores(data)
+    assert module.__dict__ == before
+    assert module.cache is None
+    assert module.calls == 0
 
 
 def test_work_inside_no_grad_inference_mode_and_autocast_gives_the_same_numbers() -> None:

@@ -101,9 +101,12 @@ def _check_lengths(batch: Batch) -> None:
 
 def _check_finite(batch: Batch) -> None:
     for name, tensor in batch.tensors().items():
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            row = int((~torch.isfinite(tensor)).nonzero()[0, 0])
+        if not tensor.is_floating_point():
+            continue
+        # minus infinity is what additive attention masks are made of
+        wrong = ~torch.isfinite(tensor) if tensor is batch.targets else torch.isnan(tensor) | torch.isposinf(tensor)
+        if wrong.any():
             raise NonFiniteError(
-                f"example {int(batch.ids[row])} of {batch.source} has a NaN or an infinity in {name}. It would spoil "
-                "every score; remove the example or repair its values."
+                f"example {int(batch.ids[int(wrong.nonzero()[0, 0])])} of {batch.source} has a NaN or an infinity in "
+                f"{name}. It would spoil every score; remove the example or repair its values."
             )

@@ -17,13 +17,14 @@ from fastif import vectors
 from fastif.batch import Batch
 from fastif.data import Examples
 from fastif.derivatives import gauss_newton_product, hessian_product
-from fastif.errors import ConfigurationError
+from fastif.errors import ConfigurationError, ModelError
 from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.vectors import Block
 
 Kind = Literal["gauss-newton", "hessian"]
 KINDS = ("gauss-newton", "hessian")
+SYMMETRY_EXAMPLES = 32
 RESIDENT_BYTES = 2**28  # data below this size stays on the model's device between passes
 
 
@@ -73,8 +74,9 @@ class CurvatureOperator:
             return self
         if count < 1:
             raise ConfigurationError(f"subsample must be at least 1, not {count}.")
-        everyone = torch.arange(len(self.data)) if self._ids is None else self._ids
-        drawn = torch.randperm(self.examples, generator=torch.Generator().manual_seed(seed))[:count].sort().values
+        everyone = torch.arange(len(self.data), device="cpu") if self._ids is None else self._ids
+        generator = torch.Generator("cpu").manual_seed(seed)
+        drawn = torch.randperm(self.examples, generator=generator, device="cpu")[:count].sort().values
         return CurvatureOperator(
             self.model,
             self.data,
@@ -107,6 +109,21 @@ class CurvatureOperator:
         for batch in self.batches():
             total = vectors.add(total, self._product(self.model, batch, block))
         return vectors.scale(total, 1 / self.examples)
+
+    def check_symmetry(self) -> None:
+        """Raise if u . H v and v . H u differ on a few examples, as they do where torch has a wrong derivative."""
+        pair = vectors.random(self.model.parameters, 2, seed=0)
+        image = self.subsample(SYMMETRY_EXAMPLES, seed=0)(pair)
+        swapped = {name: tensor.flip(0) for name, tensor in image.items()}
+        left, right = vectors.dot(pair, swapped).tolist()
+        size = float(vectors.norm(pair).max() * vectors.norm(image).max())
+        if abs(left - right) > torch.finfo(vectors.dtype(pair)).eps ** 0.5 * size:
+            raise ModelError(
+                f"the {self.kind} matrix of this module is not symmetric (u.Hv = {left:.6g}, v.Hu = {right:.6g}): "
+                "torch has a wrong derivative for one of its operations, and scores would be wrong too. Known causes: "
+                "weight_norm with curvature='hessian', hooks that change gradients, hand-written autograd functions. "
+                "Try curvature='gauss-newton', or choose parameters above the operation with trainable=."
+            )
 
     def batches(self) -> Iterator[Batch]:
         """Yield the data, placed; what is small enough is kept in place for the next pass."""

@@ -7,7 +7,7 @@ models; what a batch must look like for a model is the model's own business.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,22 +47,25 @@ class Examples:
         self,
         data: Any,
         *,
-        text: Sequence[str] | None = None,
-        label_names: Sequence[str] | None = None,
-        slices: Sequence[str] | None = None,
+        text: Iterable[str] | None = None,
+        label_names: Iterable[str] | Mapping[int, str] | None = None,
+        slices: Iterable[str] | None = None,
         collate: Callable[[list[Any]], Any] | None = None,
         source: str = "data",
     ) -> None:
         self.source = source
-        self.text = text
-        self.label_names = label_names
-        self.slices = slices
+        # as lists, since a column of a data frame would be indexed by its labels
+        self.text = None if text is None else list(text)
+        self.slices = None if slices is None else list(slices)
+        names = () if label_names is None else label_names
+        named = names if isinstance(names, Mapping) else dict(enumerate(names))
+        self.label_names = {int(number): str(name) for number, name in named.items()}
         self._columns = _as_columns(data, source)
         self._items: MapDataset | None = None if self._columns is not None else _as_items(data, source)
         self._collate = collate or default_collate
         if len(self) == 0:
             raise EmptyDataError(f"{source} is empty: there is no example to work with. Pass at least one.")
-        for name, column in (("text", text), ("slices", slices)):
+        for name, column in (("text", self.text), ("slices", self.slices)):
             if column is not None and len(column) != len(self):
                 raise DataError(
                     f"{source} has {len(self)} examples but {len(column)} entries of {name}: give one each."
@@ -95,16 +98,25 @@ class Examples:
 
     def batch(self, ids: Sequence[int] | Tensor) -> Batch:
         """Return the examples with these numbers as one batch, checked for numbers that are not finite."""
-        ids = torch.as_tensor(ids, dtype=torch.int64)
+        ids = torch.as_tensor(ids, dtype=torch.int64, device="cpu")
         if self._items is not None:
-            collated = self._collate([self._items[index] for index in ids.tolist()])
+            collated = self._collated([self._items[index] for index in ids.tolist()])
         else:
             collated = _take(self._columns, ids)
         return make_batch(collated, ids, self.source)
 
+    def _collated(self, items: list[Any]) -> Any:
+        try:
+            return self._collate(items)
+        except (TypeError, ValueError, RuntimeError, KeyError) as error:
+            raise DataError(
+                f"the items of {self.source} could not be put into one batch: {error}. Items must have tensors of the "
+                "same shapes, or pass fastif.Examples(data, collate=...) with a function that pads them."
+            ) from error
+
     def batches(self, batch_size: int, ids: Tensor | None = None) -> Iterator[Batch]:
         """Yield all examples, or those with the given numbers, in order."""
-        for chunk in (torch.arange(len(self)) if ids is None else ids).split(batch_size):
+        for chunk in (torch.arange(len(self), device="cpu") if ids is None else ids).split(batch_size):
             yield self.batch(chunk)
 
     def describe(self, index: int, width: int = 60) -> str:
@@ -125,7 +137,7 @@ class Examples:
         if target.is_floating_point():
             return f"{target.item():.4g}"
         number = int(target.item())
-        return self.label_names[number] if self.label_names and 0 <= number < len(self.label_names) else str(number)
+        return self.label_names.get(number, str(number))
 
 
 def _as_columns(data: Any, source: str) -> Tensor | tuple[Tensor, ...] | dict[str, Tensor] | None:
@@ -162,6 +174,12 @@ def _as_items(data: Any, source: str) -> MapDataset:
     if isinstance(data, Mapping):
         odd = [str(key) for key, column in data.items() if not _is_array(column)]
         raise DataError(f"{source} is a dictionary whose {', '.join(odd) or 'every'} column is not a tensor or array.")
+    if isinstance(data, list | tuple) and any(map(_is_array, data)):
+        kinds = ", ".join(sorted({type(each).__name__ for each in data}))
+        raise DataError(
+            f"{source} is a {type(data).__name__} of {kinds}. Columns come as a tuple of tensors or arrays, (x, y); "
+            "for a list of single examples give (input, target) pairs, or stack them into one tensor."
+        )
     items: MapDataset = data
     return items
 

@@ -1,15 +1,15 @@
 r"""Derivatives of a model on one batch: gradients, derivatives along a direction, Gauss-Newton and Hessian products.
 
-Only these routes of torch are taken, as others are silently wrong through `layer_norm`: jvp and vjp of the first order,
-jvp of grad, and double backward for the operations that have no forward mode. Many vectors, and many examples, go
-through the model together under `vmap`; where torch has no rule for that, one at a time. This file knows models and
-batches, and no data set.
+Each is tried in up to three ways: many vectors (or examples) through the model together under `vmap`; one at a time,
+where torch has no rule for that; and by plain double backward, where an operation has no forward mode or cannot be
+transformed. Only these routes are taken, as others of torch are silently wrong through `layer_norm`: jvp and vjp of the
+first order, jvp of grad, and double backward. This file knows models and batches, and no data set.
 """
 
-import contextlib
 import warnings
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,20 +17,18 @@ from torch.func import grad, jvp, vjp, vmap
 
 from fastif import vectors
 from fastif.batch import Batch, Inputs
-from fastif.errors import ModelError
+from fastif.errors import FastifError, ModelError
 from fastif.losses import PerExample
 from fastif.model import Model
 from fastif.vectors import Block, Vector
 
 Result = TypeVar("Result", Tensor, Vector)
-VECTORS_AT_ONCE = 32  # tangents carried through the model together; more needs memory and gains little
+MOST_VECTORS_AT_ONCE = 32  # tangents carried through the model together; more gains little
+BYTES_AT_ONCE = 2**29  # what those tangents may take
 
 
 def gradients(model: Model, batch: Batch, measure: PerExample | None = None) -> Block:
-    """Return the gradient of each example's loss, or of another measure of it, as a block of len(batch) vectors.
-
-    All examples go through the model together under `vmap`; models that do not allow it are run one example at a time.
-    """
+    """Return the gradient of each example's loss, or of another measure of it, as a block of len(batch) vectors."""
     function = measure or model.losses
 
     def value(parameters: Vector, inputs: Inputs, target: Tensor) -> Tensor:
@@ -38,12 +36,17 @@ def gradients(model: Model, batch: Batch, measure: PerExample | None = None) -> 
         outputs = model.outputs(parameters, one.inputs)
         return function(outputs, one.targets).squeeze(0)
 
-    def one_by_one() -> Block:
+    def one_by_one(take_gradient: Callable[..., Vector]) -> Block:
         rows = [batch.rows(row, row + 1).map(lambda tensor: tensor[0]) for row in range(len(batch))]
-        return _stack([grad(value)(model.parameters, row.inputs, row.targets) for row in rows])
+        return _stack([take_gradient(value, model.parameters, row.inputs, row.targets) for row in rows])
 
     together = vmap(grad(value), in_dims=(None, 0, 0), randomness="same")
-    return _first_that_works(lambda: together(model.parameters, batch.inputs, batch.targets), one_by_one)
+    return _first_that_works(
+        batch,
+        lambda: together(model.parameters, batch.inputs, batch.targets),
+        lambda: one_by_one(lambda function, *arguments: grad(function)(*arguments)),
+        lambda: one_by_one(_plain_gradient),
+    )
 
 
 def directional_derivatives(model: Model, batch: Batch, directions: Block) -> Tensor:
@@ -55,102 +58,165 @@ def directional_derivatives(model: Model, batch: Batch, directions: Block) -> Te
     def losses(parameters: Vector) -> Tensor:
         return model.losses(model.outputs(parameters, batch.inputs), batch.targets)
 
-    def along(direction: Vector) -> Tensor:
-        return _jvp(losses, model.parameters, direction)
-
-    return _over_block(along, directions)
+    fast = partial(_jvp, losses, model.parameters)
+    plain = partial(_plain_jvp, losses, model.parameters)
+    return _over_block(model, batch, directions, lambda: fast, lambda: plain)
 
 
 def gauss_newton_product(model: Model, batch: Batch, block: Block) -> Block:
-    r"""Return $\sum_{i \in \text{batch}} J_i^\top \Lambda_i J_i v$ for every vector v of the block.
+    r"""Return $\sum_i J_i^\top \Lambda_i J_i v$ over the batch, for every vector v of the block.
 
-    Here $\Lambda_i = \partial^2 \ell_i / \partial f_i^2$.
+    $\Lambda_i = \partial^2 \ell_i / \partial f_i^2$ is the second derivative of the loss in the outputs.
     """
 
     def forward(parameters: Vector) -> Tensor:
         return model.outputs(parameters, batch.inputs)
 
-    def total_loss(outputs: Tensor) -> Tensor:
-        return model.losses(outputs, batch.targets).sum()
+    def total_loss(point: Vector) -> Tensor:
+        return model.losses(point["outputs"], batch.targets).sum()
 
-    with _explained():
+    def fast() -> Callable[[Vector], Vector]:
         outputs, pull_back = vjp(forward, model.parameters)[:2]
 
-    def product(vector: Vector) -> Vector:
-        change = _jvp(forward, model.parameters, vector)
-        curved = _hvp(lambda point: total_loss(point["outputs"]), {"outputs": outputs}, {"outputs": change})
-        result: Vector = pull_back(curved["outputs"])[0]
-        return result
+        def product(vector: Vector) -> Vector:
+            change = {"outputs": _jvp(forward, model.parameters, vector)}
+            result: Vector = pull_back(_hvp(total_loss, {"outputs": outputs}, change)["outputs"])[0]
+            return result
 
-    return _over_block(product, block)
+        return product
+
+    def plain() -> Callable[[Vector], Vector]:
+        leaves = _leaves(model.parameters)
+        outputs = forward(leaves)
+
+        def product(vector: Vector) -> Vector:
+            change = {"outputs": _plain_jvp(forward, model.parameters, vector)}
+            bend = _plain_hvp(total_loss, {"outputs": outputs.detach()}, change)["outputs"]
+            return _pulled(outputs, leaves, bend, retain_graph=True)
+
+        return product
+
+    return _over_block(model, batch, block, fast, plain)
 
 
 def hessian_product(model: Model, batch: Batch, block: Block) -> Block:
-    r"""Return $\sum_{i \in \text{batch}} \nabla^2 \ell_i v$ for every vector v of the block."""
+    r"""Return $\sum_i \nabla^2 \ell_i v$ over the batch, for every vector v of the block."""
 
     def total_loss(parameters: Vector) -> Tensor:
         return model.losses(model.outputs(parameters, batch.inputs), batch.targets).sum()
 
-    def product(vector: Vector) -> Vector:
-        return _hvp(total_loss, model.parameters, vector)
+    fast = partial(_hvp, total_loss, model.parameters)
+    plain = partial(_plain_hvp, total_loss, model.parameters)
+    return _over_block(model, batch, block, lambda: fast, lambda: plain)
 
-    return _over_block(product, block)
 
-
-def output_hessians(model: Model, outputs: Tensor, targets: Tensor) -> Tensor:
+def output_hessians(model: Model, outputs: Tensor, batch: Batch) -> Tensor:
     """Return the second derivative of each example's loss in its C outputs, (batch, C, C)."""
 
     def total_loss(point: Vector) -> Tensor:
-        return model.losses(point["outputs"].view_as(outputs), targets).sum()
+        return model.losses(point["outputs"].view_as(outputs), batch.targets).sum()
 
     point = {"outputs": outputs.detach().reshape(len(outputs), -1)}
     identity = torch.eye(point["outputs"].shape[1], dtype=outputs.dtype, device=outputs.device)
     directions = {"outputs": identity[:, None].expand(-1, *point["outputs"].shape)}
-    bend = _over_block(lambda direction: _hvp(total_loss, point, direction), directions)["outputs"].transpose(0, 1)
+    fast, plain = partial(_hvp, total_loss, point), partial(_plain_hvp, total_loss, point)
+    bend = _over_block(model, batch, directions, lambda: fast, lambda: plain)["outputs"].transpose(0, 1)
     return (bend + bend.mT) / 2
 
 
+# --- one vector ------------------------------------------------------------------------------------------------------
+
+
 def _jvp(function: Callable[[Vector], Tensor], point: Vector, direction: Vector) -> Tensor:
-    """Return the derivative of a function along a direction."""
-    try:
-        change: Tensor = jvp(function, (point,), (direction,))[1]
-        return change
-    except (
-        NotImplementedError
-    ):  # no forward mode: J v is the derivative of u^T J v in u, which two backward passes give
-        leaves = {name: tensor.detach().requires_grad_() for name, tensor in point.items()}
-        value = function(leaves)
-        dummy = torch.zeros_like(value, requires_grad=True)
-        pulled = torch.autograd.grad(value, list(leaves.values()), dummy, create_graph=True, materialize_grads=True)
-        parts = [(pull * direction[name]).sum() for pull, name in zip(pulled, leaves, strict=True)]
-        product = torch.stack(parts).sum()
-        return torch.autograd.grad(product, dummy, materialize_grads=True)[0]
+    change: Tensor = jvp(function, (point,), (direction,))[1]
+    return change
 
 
 def _hvp(function: Callable[[Vector], Tensor], point: Vector, direction: Vector) -> Vector:
-    """Return the second derivative of a function to one number, times a direction."""
-    try:
-        bend: Vector = jvp(grad(function), (point,), (direction,))[1]
-        return bend
-    except NotImplementedError:
-        leaves = {name: tensor.detach().requires_grad_() for name, tensor in point.items()}
-        slopes = torch.autograd.grad(function(leaves), list(leaves.values()), create_graph=True, materialize_grads=True)
-        parts = [(slope * direction[name]).sum() for slope, name in zip(slopes, leaves, strict=True)]
-        product = torch.stack(parts).sum()
-        bends = torch.autograd.grad(product, list(leaves.values()), materialize_grads=True)
-        return dict(zip(leaves, bends, strict=True))
+    bend: Vector = jvp(grad(function), (point,), (direction,))[1]
+    return bend
 
 
-def _over_block(function: Callable[[Vector], Result], block: Block) -> Result:
-    """Apply a function of one vector to each vector of a block, together where the model allows it."""
+def _plain_gradient(function: Callable[..., Tensor], point: Vector, *arguments: Any) -> Vector:
+    leaves = _leaves(point)
+    return _pulled(function(leaves, *arguments), leaves)
 
-    def one_by_one() -> Result:
+
+def _plain_jvp(function: Callable[[Vector], Tensor], point: Vector, direction: Vector) -> Tensor:
+    """Return J v as the derivative of u^T J v in u, by two backward passes."""
+    leaves = _leaves(point)
+    value = function(leaves)
+    dummy = torch.zeros_like(value, requires_grad=True)
+    pulled = _pulled(value, leaves, dummy, create_graph=True)
+    return torch.autograd.grad(_inner(pulled, direction), dummy, materialize_grads=True)[0]
+
+
+def _plain_hvp(function: Callable[[Vector], Tensor], point: Vector, direction: Vector) -> Vector:
+    leaves = _leaves(point)
+    return _pulled(_inner(_pulled(function(leaves), leaves, create_graph=True), direction), leaves)
+
+
+def _leaves(point: Vector) -> Vector:
+    return {name: tensor.detach().requires_grad_() for name, tensor in point.items()}
+
+
+def _pulled(value: Tensor, leaves: Vector, cotangent: Tensor | None = None, **options: bool) -> Vector:
+    """Return the derivative of a value, or of its product with a cotangent, in the leaves; zero where it has none."""
+    if not value.requires_grad:
+        return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
+    slopes = torch.autograd.grad(value, list(leaves.values()), cotangent, materialize_grads=True, **options)
+    if options.get("create_graph"):
+        _require_differentiable_again(slopes)
+    return dict(zip(leaves, slopes, strict=True))
+
+
+def _require_differentiable_again(slopes: tuple[Tensor, ...]) -> None:
+    """Raise for a backward pass marked as differentiable once: torch would leave its part out without a word."""
+    waiting = [slope.grad_fn for slope in slopes if slope.grad_fn is not None]
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        if node.name().endswith("::Error"):
+            raise RuntimeError("an operation of the module is marked with @once_differentiable")
+        fresh = {below for below, _ in node.next_functions if below is not None} - seen
+        seen |= fresh
+        waiting += fresh
+
+
+def _inner(left: Vector, right: Vector) -> Tensor:
+    return torch.stack([(left[name] * right[name]).sum() for name in left]).sum()
+
+
+# --- many vectors ----------------------------------------------------------------------------------------------------
+
+
+def _over_block(
+    model: Model,
+    batch: Batch,
+    block: Block,
+    fast: Callable[[], Callable[[Vector], Result]],
+    plain: Callable[[], Callable[[Vector], Result]],
+) -> Result:
+    """Apply a function of one vector to each vector of a block, in the fastest way that works."""
+
+    def one_by_one(make: Callable[[], Callable[[Vector], Result]]) -> Result:
+        function = make()
         rows = range(vectors.width(block))
         return _stack([function({name: tensor[row] for name, tensor in block.items()}) for row in rows])
 
-    together: Callable[[Block], Result] = vmap(function, randomness="same", chunk_size=VECTORS_AT_ONCE)
+    def together() -> Result:
+        mapped: Callable[[Block], Result] = vmap(fast(), randomness="same", chunk_size=vectors_at_once(model, batch))
+        return mapped(block)
+
+    ways = [together, lambda: one_by_one(fast), lambda: one_by_one(plain)]
     single = vectors.width(block) == 1  # needs no vmap, and is faster without it
-    return _first_that_works(one_by_one if single else lambda: together(block), one_by_one)
+    return _first_that_works(batch, *ways[1 if single else 0 :])
+
+
+def vectors_at_once(model: Model, batch: Batch) -> int:
+    """Return how many tangents may go through the model with this batch together."""
+    bytes_each = max(1, model.bytes_per_example * len(batch))
+    return max(1, min(MOST_VECTORS_AT_ONCE, BYTES_AT_ONCE // bytes_each))
 
 
 def _stack(results: list[Result]) -> Result:
@@ -159,27 +225,21 @@ def _stack(results: list[Result]) -> Result:
     return {name: torch.stack([result[name] for result in results]) for name in results[0]}
 
 
-def _first_that_works(together: Callable[[], Result], one_by_one: Callable[[], Result]) -> Result:
-    """Take the fast way; if torch has no rule for it, or too little memory, the way that asks least of the model."""
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
-            return together()
-    except RuntimeError:
-        pass
-    with _explained():
-        return one_by_one()
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Turn what torch says of a module that it cannot differentiate into an error that says what to do."""
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:
-        raise ModelError(
-            f"torch cannot differentiate this module the way that influence needs. It said: {error}. Replace the "
-            "operation it names by one made of plain torch functions, or choose parameters above it with trainable=."
-        ) from error
+def _first_that_works(batch: Batch, *ways: Callable[[], Result]) -> Result:
+    """Return what the first way gives that torch has rules and memory for."""
+    for way in ways:
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
+                return way()
+        except FastifError:
+            raise
+        except (RuntimeError, IndexError, TypeError) as error:
+            reason = error
+    if isinstance(reason, torch.OutOfMemoryError):
+        raise reason
+    raise ModelError(
+        f"torch cannot take the derivatives of this module that influence needs, on examples {int(batch.ids[0])} to "
+        f"{int(batch.ids[-1])} of {batch.source}. It said: {reason}. Replace the operation it names by one made of "
+        "plain torch functions, or choose parameters above it with trainable=."
+    ) from reason

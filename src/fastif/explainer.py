@@ -8,6 +8,7 @@ of the training data.
 import contextlib
 from collections.abc import Iterator
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import torch
@@ -20,19 +21,19 @@ from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
 from fastif.derivatives import gradients
-from fastif.errors import ConfigurationError, NonFiniteError, ShapeError
+from fastif.errors import ConfigurationError, ModelError, NonFiniteError, ShapeError
 from fastif.explanation import Explanation, QueryExplanation, strongest
 from fastif.losses import PerExample, measure_name, resolve_measure
-from fastif.model import TorchModel
+from fastif.model import TorchModel, require_one_each
 from fastif.progress import Progress, resolve
 from fastif.scores import Scores
 from fastif.scoring import scan
-from fastif.solvers import PreparedSolver, Solution, Solver, check_damping, choose_solver
+from fastif.solvers import Identity, PreparedSolver, Solution, Solver, check_damping, choose_solver
 from fastif.vectors import Block
 
 BLOCK_BYTES = 2**30  # what the vectors of one block solve may take
 VECTORS_IN_A_SOLVE = 8  # that a solver holds for each query: solution, residual, direction, their images
-MOST_QUERIES_AT_ONCE = 128
+MOST_QUERIES_AT_ONCE = 512
 
 
 class Explainer:
@@ -49,7 +50,6 @@ class Explainer:
         measure: what of the query is explained: its "loss", its "margin", or a function (outputs, targets) -> (batch,).
         weight_decay: c of an objective with c/2 ||theta||^2.
         batch_size: examples that go through the model together; it changes speed and memory, not scores.
-        seed: of everything that is drawn at random.
         progress: show how far long work is; None shows it on a terminal.
 
     >>> import torch, fastif
@@ -75,13 +75,12 @@ class Explainer:
         measure: str | PerExample = "loss",
         weight_decay: float = 0.0,
         batch_size: int = 256,
-        seed: int = 0,
         progress: bool | Progress | None = None,
     ) -> None:
         _check_arguments(model, solver, damping, batch_size)
         self.model = model
         self.train = Examples.of(train, "train")
-        self.batch_size, self.seed = batch_size, seed
+        self.batch_size = batch_size
         self._solver = solver
         self._wanted_damping = damping
         self._candidates = candidate_ids(candidates, len(self.train))
@@ -91,6 +90,7 @@ class Explainer:
         hessian = self.train if hessian_data is None else Examples.of(hessian_data, "hessian_data")
         for data in {id(each): each for each in (self.train, hessian)}.values():
             model.check(model.place(data.batch(range(min(len(data), 8)))))
+        self._versions = _versions(model)
         self._operator = CurvatureOperator(
             model,
             hessian,
@@ -108,6 +108,7 @@ class Explainer:
         values: list[Tensor] = []
         residuals: list[float | None] = []
         converged: list[bool] = []
+        self._check_weights()
         with self._differentiating():
             for block in self._query_blocks(queries, reduce):
                 solution = self._solve(block)
@@ -115,7 +116,7 @@ class Explainer:
                 residuals += [None] * vectors.width(block) if solution.residual is None else solution.residual.tolist()
                 converged += solution.converged.tolist()
         table = torch.cat(values)
-        ids = torch.arange(len(self.train)) if self._candidates is None else self._candidates
+        ids = torch.arange(len(self.train), device="cpu") if self._candidates is None else self._candidates
         provenance = {
             **self.provenance(),
             "reduce": reduce,
@@ -127,11 +128,13 @@ class Explainer:
 
     def explain(self, queries: Any, *, top: int = 10) -> Explanation:
         """Return the `top` most helpful and most harmful training examples of every query."""
+        if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
+            raise ConfigurationError(f"top must be a whole number of at least 1, not {top!r}.")
         queries = Examples.of(queries, "queries")
         scores = self.scores(queries)
         explained = []
         for row, title in enumerate(self._titles(queries)):
-            helpful, harmful = strongest(scores, row, self.train, top)
+            helpful, harmful = strongest(scores, row, self.train, int(top))
             explained.append(QueryExplanation(title, self._measure_name, helpful, harmful))
         return Explanation(explained, scores, self.summary())
 
@@ -141,6 +144,7 @@ class Explainer:
         High values mark examples that the model had to learn by heart: wrong labels, outliers, rare cases.
         """
         values = []
+        self._check_weights()
         with self._differentiating():
             for batch in self.train.batches(min(self._block_size, self.batch_size)):
                 self._progress("self-influence", int(batch.ids[0]), len(self.train))
@@ -178,10 +182,9 @@ class Explainer:
             "method": self.solver_description,
             **self.damping.as_json(),
             "curvature": self._operator.kind,
-            "hessian_examples": self._operator.examples,
+            "hessian_data_examples": self._operator.examples,
             "weight_decay": self._operator.weight_decay,
             "measure": self._measure_name,
-            "seed": self.seed,
             "batch_size": self.batch_size,
             "train_examples": len(self.train),
         }
@@ -189,9 +192,20 @@ class Explainer:
     @cached_property
     def _prepared(self) -> tuple[PreparedSolver, Damping]:
         """The solver after it has seen H, and the damping, which may depend on H: made when first needed."""
-        solver = choose_solver(self._operator) if self._solver == "auto" else self._solver
-        prepared = solver.prepare(self._operator)
-        return prepared, choose_damping(self._wanted_damping, prepared.spectrum())
+        with self._differentiating():
+            solver = choose_solver(self._operator) if self._solver == "auto" else self._solver
+            if not isinstance(solver, Identity):
+                self._operator.check_symmetry()
+            prepared = solver.prepare(self._operator)
+            return prepared, choose_damping(self._wanted_damping, prepared.spectrum())
+
+    def _check_weights(self) -> None:
+        """Raise if the model was trained on since this explainer was made: what is prepared would not fit it."""
+        if self._versions != _versions(self.model):
+            raise ModelError(
+                "the weights of the model have changed since this explainer was made, so that the curvature it holds "
+                "belongs to other weights. Make a new fastif.Explainer (and TorchModel) after further training."
+            )
 
     def _solve(self, block: Block) -> Solution:
         solver, damping = self._prepared
@@ -239,6 +253,8 @@ class Explainer:
             _check_form(batch, known)
             placed = self.model.place(batch)
             self.model.check(placed)
+            outputs = self.model.outputs(self.model.parameters, placed.inputs)
+            require_one_each(self._measure(outputs, placed.targets), outputs, f"measure {self._measure_name}")
             yield placed
 
     def _titles(self, queries: Examples) -> Iterator[str]:
@@ -260,20 +276,25 @@ def _check_arguments(model: Any, solver: Any, damping: Any, batch_size: Any) -> 
             "model is a plain torch module, which does not say its loss. Wrap it: "
             'fastif.TorchModel(module, loss="cross_entropy").'
         )
-    if solver != "auto" and not hasattr(solver, "prepare"):
+    if solver != "auto" and (isinstance(solver, type) or not hasattr(solver, "prepare")):
         raise ConfigurationError(f'solver must be "auto" or a solver such as fastif.Exact(), not {solver!r}.')
     if damping != "auto":
-        if isinstance(damping, bool) or not isinstance(damping, int | float):
+        if isinstance(damping, bool) or not isinstance(damping, Real):
             raise ConfigurationError(f'damping must be a number or "auto", not {damping!r}.')
-        check_damping(damping)
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        check_damping(float(damping))
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
         raise ConfigurationError(f"batch_size must be a whole number of at least 1, not {batch_size!r}.")
+
+
+def _versions(model: TorchModel) -> list[int]:
+    """Return how often each parameter was written to, as torch counts it; an inference tensor has no count."""
+    return [tensor._version for tensor in model.parameters.values() if not tensor.is_inference()]
 
 
 def _check_form(batch: Batch, known: Batch) -> None:
     """Raise if queries do not have the inputs, and each as many dimensions, that the training data has."""
     seen, needed = batch.tensors(), known.tensors()
-    if list(seen) != list(needed):
+    if set(seen) != set(needed):
         raise ShapeError(
             f"the queries have {', '.join(seen)}, but the training data has {', '.join(needed)}. "
             "Give queries in the same form."

@@ -56,8 +56,8 @@ class QueryExplanation:
         for heading, members in self.sections():
             lines += [f"  {heading}", f"  {'rank':>6} {'example':>9} {'influence':>12}  label"]
             lines += [
-                f"  {rank:>6} {item.index:>9} {format(item.score, number):>12}  {item.label}  {item.description}".rstrip()
-                for rank, item in enumerate(members, 1)
+                f"  {rank:>6} {it.index:>9} {format(it.score, number):>12}  {it.label}  {it.description}".rstrip()
+                for rank, it in enumerate(members, 1)
             ] or ["    none"]
         return "\n".join(lines)
 

@@ -40,12 +40,12 @@ class NamedLoss:
         """Return one loss for each example."""
         if self.name in ELEMENTWISE_LOSSES and outputs.shape != targets.shape:
             # torch would broadcast (batch, 1) against (batch,) to (batch, batch) and mix the examples
-            if outputs.shape[0] != targets.shape[0] or outputs.numel() != targets.numel():
+            if outputs.shape[0] != targets.shape[0] or _without_ones(outputs) != _without_ones(targets):
                 raise LossError(
                     f"{self.name} needs outputs and targets of one shape; seen were {tuple(outputs.shape)} and "
                     f"{tuple(targets.shape)}."
                 )
-            targets = targets.view_as(outputs)
+            targets = targets.reshape(outputs.shape)
         losses = self._function(outputs, targets, reduction="none")
         return losses.flatten(1).mean(dim=1) if losses.ndim > 1 else losses
 
@@ -66,7 +66,7 @@ class NamedLoss:
             )
         if self.name in CLASS_LOSSES:
             wrong = ((targets < 0) & (targets != IGNORED_CLASS)) | (targets >= classes)
-            allowed = f"0 to {classes - 1}, as the model has {classes} outputs"
+            allowed = f"0 to {classes - 1}, as the model has {classes} outputs in dimension 1"
         elif self.name in PROBABILITY_LOSSES:
             wrong = (targets < 0) | (targets > 1)
             allowed = "0 to 1"
@@ -78,6 +78,11 @@ class NamedLoss:
                 f"example {int(ids[row])} of {source} has the label {targets[(row, *rest)].item():g}, outside the "
                 f"range {allowed}. Check how labels are numbered."
             )
+
+
+def _without_ones(tensor: Tensor) -> list[int]:
+    """Return the shape after the first dimension, without those of size one."""
+    return [size for size in tensor.shape[1:] if size != 1]
 
 
 def resolve_loss(loss: str | PerExample) -> PerExample:

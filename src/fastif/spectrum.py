@@ -14,7 +14,6 @@ from fastif.curvature import CurvatureOperator
 from fastif.errors import NonFiniteError
 
 RESOLUTION = 0.005  # of the largest eigenvalue: the damping at which the effective dimension must have settled
-FEWEST_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -57,15 +56,17 @@ class Spectrum:
 
 
 def lanczos_spectrum(
-    operator: CurvatureOperator, *, probes: int = 4, steps: int = 64, tolerance: float = 1e-3, seed: int = 0
+    operator: CurvatureOperator, *, probes: int = 4, steps: int = 100, tolerance: float = 1e-3, seed: int = 0
 ) -> Spectrum:
     r"""Estimate the spectrum by Lanczos iterations from random vectors, all in the same passes over the data.
 
     With $T = Q \Theta Q^\top$ the tridiagonal matrix of a probe, the Ritz values $\Theta$ with weights $p\, Q_{1j}^2$
     are a Gauss quadrature of the spectrum (stochastic Lanczos quadrature), and the outermost of them converge to the
-    outermost eigenvalues. Stops when those move by less than `tolerance` of the largest, and the effective dimension
-    at a small damping by less than ten times that. No basis is stored: without reorthogonalisation Lanczos finds some
-    values twice, with their weight shared, which leaves both uses right.
+    outermost eigenvalues: one lies within $\beta\, |Q_{kj}|$ of the j-th of k Ritz values, with $\beta$ the norm of
+    the next vector. Stops when that bound is below `tolerance` for the largest eigenvalue (for the Hessian, and if
+    negative, also small beside the smallest), and the effective dimension at a small damping has settled to ten times
+    that. No basis is stored: without reorthogonalisation Lanczos finds some values twice, with their weight shared,
+    which leaves both uses right.
     """
     current = vectors.random(operator.model.parameters, probes, seed=seed)
     current = vectors.scale(current, 1 / vectors.norm(current))
@@ -73,7 +74,7 @@ def lanczos_spectrum(
     off_diagonal = vectors.norm(previous)
     diagonals: list[Tensor] = []
     off_diagonals: list[Tensor] = []
-    spectrum: Spectrum | None = None
+    dimension = 0.0
     for step in range(min(steps, operator.size)):
         operator.progress("curvature spectrum", step, steps)
         image = vectors.add(operator(current), previous, -off_diagonal)
@@ -81,14 +82,18 @@ def lanczos_spectrum(
         image = vectors.add(image, current, -diagonal)
         off_diagonal = vectors.norm(image)
         diagonals.append(diagonal.cpu().double())
-        before, spectrum = spectrum, _quadrature(diagonals, off_diagonals, operator.size)
+        values, rotations = _ritz(diagonals, off_diagonals)
+        weights = rotations[:, 0] ** 2 * operator.size / probes
+        spectrum = Spectrum(values.flatten(), weights.flatten(), exact=False)
+        before, dimension = dimension, _settling_dimension(spectrum)
+        bounds = off_diagonal.cpu().double()[:, None] * rotations[:, -1].abs()
         exhausted = off_diagonal.min() <= 1e3 * torch.finfo(off_diagonal.dtype).eps * spectrum.scale
-        if exhausted or (before is not None and step >= FEWEST_STEPS and _settled(before, spectrum, tolerance)):
+        drifting = abs(dimension - before) > 10 * tolerance * abs(dimension)
+        if exhausted or not (drifting or _ends_are_open(operator.kind, values, bounds, tolerance)):
             break
         off_diagonals.append(off_diagonal.cpu().double())
         previous, current = current, vectors.scale(image, 1 / off_diagonal)
     operator.progress("curvature spectrum", steps, steps)
-    assert spectrum is not None
     return spectrum
 
 
@@ -99,8 +104,8 @@ def trace(operator: CurvatureOperator, *, probes: int = 32, seed: int = 0) -> tu
     return float(values.mean()), float(values.std() / probes**0.5)
 
 
-def _quadrature(diagonals: list[Tensor], off_diagonals: list[Tensor], size: int) -> Spectrum:
-    """Return the Ritz values and weights of the tridiagonal matrices of all probes."""
+def _ritz(diagonals: list[Tensor], off_diagonals: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues (probes, k) and eigenvectors (probes, k, k) of the tridiagonal matrices of all probes."""
     tridiagonal = torch.diag_embed(torch.stack(diagonals, dim=-1))
     if off_diagonals:
         beside = torch.stack(off_diagonals, dim=-1)
@@ -111,17 +116,21 @@ def _quadrature(diagonals: list[Tensor], off_diagonals: list[Tensor], size: int)
             "these weights; look for operations such as sqrt or log at zero."
         )
     values, rotations = torch.linalg.eigh(tridiagonal)
-    weights = rotations[:, 0] ** 2 * size / len(rotations)
-    return Spectrum(values.flatten(), weights.flatten(), exact=False)
+    return values, rotations
 
 
-def _settled(before: Spectrum, after: Spectrum, tolerance: float) -> bool:
-    ends = abs(after.top - before.top) + abs(after.bottom - before.bottom)
-    damping = RESOLUTION * after.scale + 1.5 * max(0.0, -after.bottom)
-    dimension = after.effective_dimension(damping)
-    drift = abs(dimension - before.effective_dimension(damping))
-    return ends <= tolerance * after.scale and drift <= 10 * tolerance * abs(dimension)
+def _settling_dimension(spectrum: Spectrum) -> float:
+    return spectrum.effective_dimension(RESOLUTION * spectrum.scale + 1.5 * max(0.0, -spectrum.bottom))
 
 
-def _signs(shape: tuple[int, ...], *, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-    return torch.randint(0, 2, shape, generator=generator).to(dtype) * 2 - 1
+def _ends_are_open(kind: str, values: Tensor, bounds: Tensor, tolerance: float) -> bool:
+    """Return whether the largest Ritz value, or for the Hessian the smallest, may still be far from an eigenvalue."""
+    scale = float(values.abs().max())
+    top_bound = float(bounds.flatten()[values.argmax()])
+    bottom, bottom_bound = float(values.min()), float(bounds.flatten()[values.argmin()])
+    wide = kind == "hessian" and bottom_bound > max(10 * tolerance * abs(bottom), 0.1 * tolerance * scale)
+    return top_bound > tolerance * scale or wide
+
+
+def _signs(shape: tuple[int, ...], *, generator: torch.Generator, dtype: torch.dtype, device: str) -> Tensor:
+    return torch.randint(0, 2, shape, generator=generator, device=device).to(dtype) * 2 - 1

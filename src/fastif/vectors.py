@@ -24,6 +24,11 @@ def width(block: Mapping[str, Tensor]) -> int:
     return next(iter(block.values())).shape[0]
 
 
+def dtype(block: Mapping[str, Tensor]) -> torch.dtype:
+    """Return the dtype, which all tensors of a vector or block share."""
+    return next(iter(block.values())).dtype
+
+
 def flatten(block: Mapping[str, Tensor]) -> Tensor:
     """Return the block as a (K, p) matrix, its parameters side by side in the order of the dictionary.
 
@@ -93,9 +98,9 @@ def mean(block: Mapping[str, Tensor]) -> Block:
 
 def random(like: Mapping[str, Tensor], count: int, *, seed: int, draw: Callable[..., Tensor] = torch.randn) -> Block:
     """Draw a block of `count` random vectors, by default Gaussian; the same on every device."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator("cpu").manual_seed(seed)
     return {
-        name: draw((count, *tensor.shape), generator=generator, dtype=tensor.dtype).to(tensor.device)
+        name: draw((count, *tensor.shape), generator=generator, dtype=tensor.dtype, device="cpu").to(tensor.device)
         for name, tensor in like.items()
     }
 

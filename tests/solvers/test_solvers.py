@@ -62,6 +62,7 @@ def test_the_residual_is_a_true_one(solver: Any) -> None:
     true = (vectors.flatten(solution.value) @ dense - right_sides()).norm(dim=1) / right_sides().norm(dim=1)
     assert solution.residual is not None
     torch.testing.assert_close(solution.residual, true, rtol=0.05, atol=1e-13)
+    assert solution.residual.max() < 1e-9
 
 
 @pytest.mark.parametrize("solver", [*CURVED.values(), fastif.Identity()], ids=[*CURVED, "identity"])
@@ -179,6 +180,24 @@ def test_float32_reaches_its_default_tolerance() -> None:
     solution = prepared.solve(vectors.random(model.parameters, 4, seed=0), damping)
     assert solution.residual is not None
     assert 1e-7 < solution.residual.max() <= 1e-4
+
+
+@pytest.mark.parametrize("solver", [fastif.ConjugateGradient(), fastif.ConjugateGradient(preconditioner_rank=8)])
+def test_tiny_vectors_do_not_vanish_in_float32(solver: Any) -> None:
+    """A confident query has a gradient of 1e-25, whose square is zero in float32."""
+    torch.manual_seed(0)
+    data = fastif.Examples((torch.randn(50, 4), torch.randint(0, 3, (50,))))
+    model = fastif.TorchModel(nn.Linear(4, 3), loss="cross_entropy")
+    prepared = solver.prepare(CurvatureOperator(model, data))
+    block = vectors.random(model.parameters, 3, seed=0)
+    sizes = torch.tensor([1.0, 1e-25, 1e15])
+    expected = prepared.solve(block, 0.01)
+    seen = prepared.solve(vectors.scale(block, sizes), 0.01)
+    assert seen.converged.all()
+    again = vectors.flatten(vectors.scale(seen.value, 1 / sizes))
+    assert relative_error(again, vectors.flatten(expected.value)) < 1e-3
+    swept = prepared.sweep(vectors.scale(block, sizes), [0.01])[0]
+    assert relative_error(vectors.flatten(vectors.scale(swept.value, 1 / sizes)), again) < 1e-3
 
 
 def test_a_subsample_changes_the_matrix_and_says_so() -> None:

@@ -27,7 +27,7 @@ def scan(
     """Return the derivative of every example's loss along every direction: (directions, examples), on the CPU."""
     total = len(data) if ids is None else len(ids)
     dtype = next(iter(directions.values())).dtype
-    values = torch.empty(vectors.width(directions), total, dtype=dtype)
+    values = torch.empty(vectors.width(directions), total, dtype=dtype, device="cpu")
     done = 0
     for batch in data.batches(batch_size, ids):
         progress("scoring", done, total)

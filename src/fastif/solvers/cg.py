@@ -72,8 +72,8 @@ class PreparedConjugateGradient:
     def __init__(self, knobs: ConjugateGradient, operator: CurvatureOperator, sketch: Nystrom | None) -> None:
         self.knobs, self.operator, self.sketch = knobs, operator, sketch
         self._spectrum: Spectrum | None = None
-        dtype = next(iter(operator.model.parameters.values())).dtype
-        self.tolerance = knobs.tolerance or (1e-6 if dtype == torch.float64 else 1e-4)
+        double = vectors.dtype(operator.model.parameters) == torch.float64
+        self.tolerance = knobs.tolerance or (1e-6 if double else 1e-4)
 
     @property
     def description(self) -> str:
@@ -90,6 +90,7 @@ class PreparedConjugateGradient:
     def solve(self, block: Block, damping: float) -> Solution:
         """Solve for every vector of the block."""
         self._check(damping)
+        block, sizes = _normalised(block)
         value = vectors.scale(block, 0.0)
         missing, size = block, vectors.norm(block)
         iterations = 0
@@ -102,12 +103,15 @@ class PreparedConjugateGradient:
             missing = vectors.add(block, applied, -1.0)
             if bool((vectors.norm(missing) <= self.tolerance * size).all()) or iterations >= self.knobs.max_iterations:
                 break
-        return self._finish(Solution(value, *self._verdict(applied, block), iterations, self.description), damping)
+        verdict = self._verdict(applied, block)
+        solution = Solution(vectors.scale(value, sizes), *verdict, iterations, self.description)
+        return self._finish(solution, damping)
 
     def sweep(self, block: Block, dampings: Sequence[float]) -> list[Solution]:
         """Solve for several dampings at the price of the smallest: one Krylov space serves them all."""
         for damping in dampings:
             self._check(damping)
+        block, sizes = _normalised(block)
         values, iterations = multishift(
             self.operator,
             block,
@@ -120,7 +124,8 @@ class PreparedConjugateGradient:
         solutions = []
         for value, damping in zip(values, dampings, strict=True):
             verdict = self._verdict(self.operator(value, damping), block)
-            solutions.append(self._finish(Solution(value, *verdict, iterations, method), damping))
+            solution = Solution(vectors.scale(value, sizes), *verdict, iterations, method)
+            solutions.append(self._finish(solution, damping))
         return solutions
 
     def _iterate(self, block: Block, damping: float, goal: Tensor, budget: int) -> tuple[Block, int]:
@@ -207,7 +212,7 @@ class PreparedConjugateGradient:
             raise NegativeCurvatureError(
                 "conjugate gradients met negative curvature: the smallest eigenvalue of the curvature is about "
                 f"{bottom:.3g}, and the damping of {damping:.3g} does not lift it above zero. Use damping of at least "
-                f"{1.5 * abs(bottom):.3g}, or curvature='gauss-newton', which has no negative eigenvalue."
+                f"{1.5 * abs(bottom):.3g}; the Gauss-Newton matrix of a convex loss has no negative eigenvalue."
             )
         raise self._singular(damping)
 
@@ -217,6 +222,13 @@ class PreparedConjugateGradient:
             f"{self.operator.size:,} parameters changes nothing on the {self.operator.examples:,} examples. Use "
             f'damping="auto" or a number such as {0.005 * self.spectrum().top:.3g}.'
         )
+
+
+def _normalised(block: Block) -> tuple[Block, Tensor]:
+    """Return vectors of a largest entry of one, and what they were divided by: squares of tiny ones would vanish."""
+    sizes = torch.stack([tensor.flatten(1).abs().amax(dim=1) for tensor in block.values()]).amax(dim=0)
+    sizes = torch.where(sizes > 0, sizes, 1)
+    return vectors.scale(block, 1 / sizes), sizes
 
 
 def _put(target: Block, rows: Tensor, source: Block) -> None:

@@ -47,15 +47,13 @@ class EigenSystem:
         size = right.norm(dim=1)
         residual = (self._apply(solution, damping) - right).norm(dim=1) / torch.where(size > 0, size, 1)
         value = vectors.unflatten(solution, self.parameters)
-        return Solution(value, torch.ones(len(right), dtype=torch.bool), residual.cpu(), 0, self.description)
+        return Solution(
+            value, torch.ones(len(right), dtype=torch.bool, device="cpu"), residual.cpu(), 0, self.description
+        )
 
     @property
     def _has_rest(self) -> bool:
         return self.basis.shape[1] < self.basis.shape[0]
-
-    @property
-    def _model_dtype(self) -> torch.dtype:
-        return next(iter(self.parameters.values())).dtype
 
     def _apply(self, rows: Tensor, damping: float) -> Tensor:
         inside = rows @ self.basis
@@ -64,12 +62,13 @@ class EigenSystem:
     def _check_definite(self, damping: float) -> None:
         check_damping(damping)
         spectrum = self.spectrum()
-        rounding = 10 * torch.finfo(self._model_dtype).eps * spectrum.scale  # the entries are no better than that
+        rounding = 10 * torch.finfo(vectors.dtype(self.parameters)).eps * spectrum.scale  # no entry is better than that
         if spectrum.bottom + damping < -rounding:
             raise NegativeCurvatureError(
                 f"the smallest eigenvalue of the curvature is {spectrum.bottom:.3g}, below minus the damping of "
                 f"{damping:.3g}: the model is not at a minimum in that direction. Use damping of at least "
-                f"{1.5 * abs(spectrum.bottom):.3g}, or curvature='gauss-newton', which has no negative eigenvalue."
+                f"{1.5 * abs(spectrum.bottom):.3g}; the Gauss-Newton matrix of a convex loss has no negative "
+                "eigenvalue."
             )
         if spectrum.bottom + damping <= rounding:
             raise SingularMatrixError(

@@ -6,6 +6,7 @@ is at most (C - 1) n for cross-entropy, which is far below p for a large model a
 in an `EigenSystem`. Dense algebra is in float64 whatever the model's dtype.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from fastif import vectors
 from fastif.batch import Batch
 from fastif.curvature import CurvatureOperator
-from fastif.derivatives import VECTORS_AT_ONCE, gradients, output_hessians
+from fastif.derivatives import MOST_VECTORS_AT_ONCE, gradients, output_hessians
 from fastif.errors import ConfigurationError, NonFiniteError
 from fastif.model import Model
 from fastif.solvers.eigen import EigenSystem
@@ -61,9 +62,7 @@ def choose_form(operator: CurvatureOperator) -> Form:
 
 def dual_size(operator: CurvatureOperator) -> int:
     """Return a bound on m: a softmax over C classes bends in C - 1 directions, any other loss in at most C."""
-    outputs = operator.outputs_per_example
-    softmax = getattr(operator.model, "loss_name", "") == "cross_entropy" and outputs > 1
-    return (outputs - softmax) * operator.examples
+    return (operator.outputs_per_example - operator.model.loss_is_softmax) * operator.examples
 
 
 def memory_needed(operator: CurvatureOperator, form: Form) -> float:
@@ -71,42 +70,33 @@ def memory_needed(operator: CurvatureOperator, form: Form) -> float:
     p = operator.size
     if form == "primal":
         return 8.0 * 4 * p * p
-    m = min(dual_size(operator), p)
-    return 8.0 * (2 * m * p + 4 * m * m)
+    m = dual_size(operator)
+    return 8.0 * (3 * m * p + 4 * m * m)
 
 
 def _primal(operator: CurvatureOperator) -> EigenSystem:
     p = operator.size
-    matrix = torch.empty(p, p, dtype=torch.float64, device=next(iter(operator.model.parameters.values())).device)
-    for start in range(0, p, VECTORS_AT_ONCE):
+    parameters = operator.model.parameters
+    matrix = torch.empty(p, p, dtype=torch.float64, device=next(iter(parameters.values())).device)
+    for start in range(0, p, MOST_VECTORS_AT_ONCE):
         operator.progress("curvature matrix", start, p)
-        stop = min(start + VECTORS_AT_ONCE, p)
-        columns = torch.zeros(stop - start, p, dtype=matrix.dtype, device=matrix.device)
-        columns[torch.arange(stop - start), torch.arange(start, stop)] = 1
-        matrix[start:stop] = vectors.flatten(operator(vectors.unflatten(columns, operator.model.parameters)))
+        columns = torch.zeros(min(MOST_VECTORS_AT_ONCE, p - start), p, dtype=matrix.dtype, device=matrix.device)
+        columns.diagonal(start).fill_(1)
+        matrix[start : start + len(columns)] = vectors.flatten(operator(vectors.unflatten(columns, parameters)))
     operator.progress("curvature matrix", p, p)
     _check_finite(matrix)
     values, basis = torch.linalg.eigh((matrix + matrix.T) / 2)
-    return EigenSystem(values, basis, 0.0, operator.model.parameters, f"exact, {p:,} x {p:,} matrix")
+    return EigenSystem(values, basis, 0.0, parameters, f"exact, {p:,} x {p:,} matrix")
 
 
 def _dual(operator: CurvatureOperator) -> EigenSystem:
-    factors: list[Tensor] = []
-    signs: list[Tensor] = []
-    done = 0
-    for batch in operator.batches():
-        operator.progress("curvature matrix", done, operator.examples)
-        factor, sign = _signed_factor(operator.model, batch)
-        factors.append(factor / operator.examples**0.5)
-        signs.append(sign)
-        done += len(batch)
-    operator.progress("curvature matrix", done, operator.examples)
-    factor, sign = torch.cat(factors), torch.cat(signs)
+    factor, sign = _factor(operator)
     _check_finite(factor)
     values, rotation = torch.linalg.eigh(factor @ factor.T)
     kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1:]  # none, if the loss does not bend
     values, rotation = values[kept], rotation[:, kept]
-    basis = (factor.T @ rotation) / values.sqrt()
+    basis = factor.T @ rotation
+    basis /= values.sqrt()
     if bool((sign < 0).any()):  # the loss is not convex in the outputs: what is left is a small signed problem
         root = rotation * values.sqrt()
         values, inner = torch.linalg.eigh(root.T @ (sign[:, None] * root))
@@ -116,22 +106,37 @@ def _dual(operator: CurvatureOperator) -> EigenSystem:
     return EigenSystem(values + decay, basis, decay, operator.model.parameters, description)
 
 
-def _signed_factor(model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
-    r"""Return rows $|\Lambda_i|^{1/2} J_i$ in float64 and the signs of $\Lambda_i$, those that are zero left out."""
+def _factor(operator: CurvatureOperator) -> tuple[Tensor, Tensor]:
+    r"""Return A of $G = A^\top S A$ in float64, (m, p), and the signs S, written into memory taken once."""
+    device = next(iter(operator.model.parameters.values())).device
+    factor = torch.empty(dual_size(operator), operator.size, dtype=torch.float64, device=device)
+    signs: list[Tensor] = []
+    rows = done = 0
+    for batch in operator.batches():
+        operator.progress("curvature matrix", done, operator.examples)
+        for jacobian, sign in _signed_rows(operator.model, batch):
+            factor[rows : rows + len(sign)] = jacobian
+            signs.append(sign)
+            rows += len(sign)
+        done += len(batch)
+    operator.progress("curvature matrix", done, operator.examples)
+    factor = factor[:rows]
+    factor /= operator.examples**0.5
+    return factor, torch.cat(signs) if signs else factor[:, 0]
+
+
+def _signed_rows(model: Model, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
+    r"""Yield rows $|\Lambda_i|^{1/2} J_i$ and the signs of $\Lambda_i$, those that are zero left out."""
     outputs = model.outputs(model.parameters, batch.inputs)
-    values, directions = torch.linalg.eigh(output_hessians(model, outputs, batch.targets).double())
+    values, directions = torch.linalg.eigh(output_hessians(model, outputs, batch).double())
     rounding = values.shape[1] * torch.finfo(outputs.dtype).eps * values.abs().max()
-    rows, signs = [], []
-    for column in range(values.shape[1]):
+    # a softmax does not bend along (1, ..., 1): its smallest eigenvalue is zero, whatever rounding says
+    for column in range(1 if model.loss_is_softmax else 0, values.shape[1]):
         kept = values[:, column].abs() > rounding
         if bool(kept.any()):
             cotangents = (directions[:, :, column] * values[:, column, None].abs().sqrt()).to(outputs).view_as(outputs)
             jacobian = gradients(model, replace(batch, targets=cotangents), _inner_product)
-            rows.append(vectors.flatten(jacobian)[kept].double())
-            signs.append(values[kept, column].sign())
-    if not rows:
-        return torch.zeros(0, vectors.size(model.parameters), dtype=torch.float64, device=outputs.device), values[0, :0]
-    return torch.cat(rows), torch.cat(signs)
+            yield vectors.flatten(jacobian)[kept].double(), values[kept, column].sign()
 
 
 def _inner_product(outputs: Tensor, cotangents: Tensor) -> Tensor:

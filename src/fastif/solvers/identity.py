@@ -32,4 +32,5 @@ class Identity:
 
     def solve(self, block: Block, damping: float) -> Solution:
         """Return the block."""
-        return Solution(block, torch.ones(vectors.width(block), dtype=torch.bool), None, 0, self.description)
+        converged = torch.ones(vectors.width(block), dtype=torch.bool, device="cpu")
+        return Solution(block, converged, None, 0, self.description)

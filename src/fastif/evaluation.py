@@ -1,0 +1,75 @@
+"""How a module is called so that every kind of derivative works, and that it and torch are afterwards as before.
+
+Eval mode without calling `.eval()`, kernels that can be differentiated twice and forwards, no autocast; attributes,
+modes, random state and torch's switches are put back, also after an error. This file knows modules, and nothing of
+losses.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from fastif.embedding import PlainEmbedding, needs_replacement
+
+
+class Evaluation:
+    """The context in which one module is called."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._has_recurrent_layer = any(isinstance(part, nn.RNNBase) for part in module.modules())
+        self._replaces_embedding = needs_replacement(module)
+
+    @contextlib.contextmanager
+    def on(self, device: torch.device) -> Iterator[None]:
+        """Set everything up for a call with tensors on this device, and put it back."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(devices=[device] if device.type == "cuda" else []))
+            stack.enter_context(torch.autocast(device.type, enabled=False))
+            # the fused kernels of attention and of recurrent layers have no forward mode and no second derivative
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            stack.enter_context(_without_fused_attention_layer())
+            if self._has_recurrent_layer:
+                stack.enter_context(_without_fused_recurrence())
+            if self._replaces_embedding:
+                stack.enter_context(PlainEmbedding())
+            stack.enter_context(_in_eval_mode(self._module))
+            yield
+
+
+@contextlib.contextmanager
+def _in_eval_mode(module: nn.Module) -> Iterator[None]:
+    """Evaluate, and take back every attribute that the modules set meanwhile, the mode among them."""
+    before = [(part, dict(part.__dict__)) for part in module.modules()]
+    try:
+        for part, _ in before:
+            part.training = False  # not .eval(): a module may override it with effects of its own
+        yield
+    finally:
+        for part, attributes in before:
+            part.__dict__.clear()
+            part.__dict__.update(attributes)
+
+
+@contextlib.contextmanager
+def _without_fused_attention_layer() -> Iterator[None]:
+    before = torch.backends.mha.get_fastpath_enabled()
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextlib.contextmanager
+def _without_fused_recurrence() -> Iterator[None]:
+    before = torch.backends.mkldnn.enabled, torch.backends.cudnn.enabled
+    try:
+        torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+        torch.backends.cudnn.enabled = False
+        yield
+    finally:
+        torch.backends.mkldnn.enabled, torch.backends.cudnn.enabled = before
