@@ -103,7 +103,7 @@ class Explanation(Sequence[QueryExplanation]):
         return self._queries[index]
 
     def __str__(self) -> str:
-        return "\n\n".join([*map(str, self._queries), textwrap.fill(self.summary, width=100)])
+        return "\n\n".join([*map(str, self._queries), textwrap.fill(self.summary, width=100, break_on_hyphens=False)])
 
     def __repr__(self) -> str:
         return f"Explanation of {len(self)} {'query' if len(self) == 1 else 'queries'}: print() it to read it"
