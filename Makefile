@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "fastif needs Python 3.11 or newer, and '$(PYTHON)' is not: try make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "Installing into $(VENV) (once; a few minutes)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,demo]"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,demo,faiss]"
 	@touch $@
 
 demo: $(STAMP) ## train on digits, explain a mistake, find planted wrong labels; writes out/digits/
@@ -48,7 +48,7 @@ format: $(STAMP) ## format and apply safe fixes
 	$(BIN)/ruff check --fix .
 
 bench: $(STAMP) ## time the scan of a training set
-	$(BIN)/python -m fastif.bench.scan
+	$(BIN)/python -m fastif.bench.scan && $(BIN)/python -m fastif.bench.queries
 
 clean: ## remove the environment, caches, results and build artefacts
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

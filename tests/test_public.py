@@ -16,6 +16,9 @@ PUBLIC = [
     "Explanation",
     "FastifError",
     "Identity",
+    "Lanczos",
+    "LiSSA",
+    "Nearest",
     "Scores",
     "TorchModel",
 ]

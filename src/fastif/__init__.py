@@ -2,13 +2,14 @@
 
 __version__ = "0.1.0"
 
+from fastif.candidates import Nearest
 from fastif.data import Examples
 from fastif.errors import ConvergenceWarning, FastifError
 from fastif.explainer import Explainer
 from fastif.explanation import Explanation
 from fastif.model import TorchModel
 from fastif.scores import Scores
-from fastif.solvers import ConjugateGradient, Exact, Identity
+from fastif.solvers import ConjugateGradient, Exact, Identity, Lanczos, LiSSA
 
 __all__ = [
     "ConjugateGradient",
@@ -19,6 +20,9 @@ __all__ = [
     "Explanation",
     "FastifError",
     "Identity",
+    "Lanczos",
+    "LiSSA",
+    "Nearest",
     "Scores",
     "TorchModel",
 ]

@@ -110,6 +110,11 @@ class CurvatureOperator:
             total = vectors.add(total, self._product(self.model, batch, block))
         return vectors.scale(total, 1 / self.examples)
 
+    def batch(self, positions: Tensor) -> Batch:
+        """Return some of the examples that the mean runs over, placed, by their positions among them."""
+        ids = positions if self._ids is None else self._ids[positions]
+        return self.model.place(self.data.batch(ids))
+
     def check_symmetry(self) -> None:
         """Raise if u . H v and v . H u differ on a few examples, as they do where torch has a wrong derivative."""
         pair = vectors.random(self.model.parameters, 2, seed=0)

@@ -50,15 +50,15 @@ class Damping:
         return words
 
 
-def choose_damping(damping: float | str, spectrum: Spectrum | None) -> Damping:
-    """Return the user's damping, or the default for this spectrum.
+def choose_damping(damping: float | str, spectrum: Spectrum | None, *, own: float | None = None) -> Damping:
+    """Return the user's damping, or the default for this spectrum, or what a solver brings along of its own.
 
     >>> import torch
     >>> choose_damping("auto", Spectrum(torch.tensor([4.0, 0.0]), torch.ones(2), exact=True)).value
     0.02
     """
     if spectrum is None:
-        return Damping(None, "the solver")
+        return Damping(own, "set by the solver")
     automatic = damping == "auto"
     if automatic:
         value = automatic_damping(spectrum)

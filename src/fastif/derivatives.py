@@ -69,45 +69,52 @@ def gauss_newton_product(model: Model, batch: Batch, block: Block) -> Block:
     $\Lambda_i = \partial^2 \ell_i / \partial f_i^2$ is the second derivative of the loss in the outputs.
     """
 
-    def forward(parameters: Vector) -> Tensor:
-        return model.outputs(parameters, batch.inputs)
-
-    def total_loss(point: Vector) -> Tensor:
-        return model.losses(point["outputs"], batch.targets).sum()
-
-    def fast() -> Callable[[Vector], Vector]:
-        outputs, pull_back = vjp(forward, model.parameters)[:2]
-
-        def product(vector: Vector) -> Vector:
-            change = {"outputs": _jvp(forward, model.parameters, vector)}
-            result: Vector = pull_back(_hvp(total_loss, {"outputs": outputs}, change)["outputs"])[0]
-            return result
-
-        return product
-
     def plain() -> Callable[[Vector], Vector]:
         leaves = _leaves(model.parameters)
-        outputs = forward(leaves)
+        outputs = model.outputs(leaves, batch.inputs)
 
         def product(vector: Vector) -> Vector:
-            change = {"outputs": _plain_jvp(forward, model.parameters, vector)}
-            bend = _plain_hvp(total_loss, {"outputs": outputs.detach()}, change)["outputs"]
-            return _pulled(outputs, leaves, bend, retain_graph=True)
+            change = _plain_jvp(lambda point: model.outputs(point, batch.inputs), model.parameters, vector)
+            bend = _plain_hvp(_loss_of_outputs(model, batch), {"outputs": outputs.detach()}, {"outputs": change})
+            return _pulled(outputs, leaves, bend["outputs"], retain_graph=True)
 
         return product
 
-    return _over_block(model, batch, block, fast, plain)
+    return _over_block(model, batch, block, lambda: _gauss_newton(model, batch), plain)
 
 
 def hessian_product(model: Model, batch: Batch, block: Block) -> Block:
     r"""Return $\sum_i \nabla^2 \ell_i v$ over the batch, for every vector v of the block."""
+    plain = partial(_plain_hvp, _total_loss(model, batch), model.parameters)
+    return _over_block(model, batch, block, lambda: _hessian(model, batch), lambda: plain)
 
-    def total_loss(parameters: Vector) -> Tensor:
-        return model.losses(model.outputs(parameters, batch.inputs), batch.targets).sum()
 
-    fast = partial(_hvp, total_loss, model.parameters)
-    plain = partial(_plain_hvp, total_loss, model.parameters)
-    return _over_block(model, batch, block, lambda: fast, lambda: plain)
+def grouped_product(kind: str, model: Model, batch: Batch, block: Block, groups: int) -> Block:
+    """Return the products of several matrices at once: that of the t-th part of a batch with the t-th part of a block.
+
+    Batch and block are cut into `groups` equal parts, one after another.
+    """
+    make = _gauss_newton if kind == "gauss-newton" else _hessian
+    size, width = len(batch) // groups, vectors.width(block) // groups
+
+    def one_group(inputs: Inputs, targets: Tensor, part: Block) -> Block:
+        result: Block = vmap(make(model, Batch(inputs, targets, batch.ids[:size])), randomness="same")(part)
+        return result
+
+    def together() -> Block:
+        cut = batch.map(lambda tensor: tensor.unflatten(0, (groups, size)))
+        parts = {name: tensor.unflatten(0, (groups, width)) for name, tensor in block.items()}
+        mapped: Block = vmap(one_group, randomness="same")(cut.inputs, cut.targets, parts)
+        return {name: tensor.flatten(0, 1) for name, tensor in mapped.items()}
+
+    def one_by_one() -> Block:
+        product = gauss_newton_product if kind == "gauss-newton" else hessian_product
+        parts = [vectors.select(block, slice(t * width, (t + 1) * width)) for t in range(groups)]
+        return vectors.join(
+            [product(model, batch.rows(t * size, (t + 1) * size), part) for t, part in enumerate(parts)]
+        )
+
+    return one_by_one() if groups == 1 else _first_that_works(batch, together, one_by_one)
 
 
 def output_hessians(model: Model, outputs: Tensor, batch: Batch) -> Tensor:
@@ -122,6 +129,36 @@ def output_hessians(model: Model, outputs: Tensor, batch: Batch) -> Tensor:
     fast, plain = partial(_hvp, total_loss, point), partial(_plain_hvp, total_loss, point)
     bend = _over_block(model, batch, directions, lambda: fast, lambda: plain)["outputs"].transpose(0, 1)
     return (bend + bend.mT) / 2
+
+
+# --- functions to differentiate --------------------------------------------------------------------------------------
+
+
+def _total_loss(model: Model, batch: Batch) -> Callable[[Vector], Tensor]:
+    return lambda parameters: model.losses(model.outputs(parameters, batch.inputs), batch.targets).sum()
+
+
+def _loss_of_outputs(model: Model, batch: Batch) -> Callable[[Vector], Tensor]:
+    return lambda point: model.losses(point["outputs"], batch.targets).sum()
+
+
+def _hessian(model: Model, batch: Batch) -> Callable[[Vector], Vector]:
+    return partial(_hvp, _total_loss(model, batch), model.parameters)
+
+
+def _gauss_newton(model: Model, batch: Batch) -> Callable[[Vector], Vector]:
+    def forward(parameters: Vector) -> Tensor:
+        return model.outputs(parameters, batch.inputs)
+
+    outputs, pull_back = vjp(forward, model.parameters)[:2]
+
+    def product(vector: Vector) -> Vector:
+        change = _jvp(forward, model.parameters, vector)
+        bend = _hvp(_loss_of_outputs(model, batch), {"outputs": outputs}, {"outputs": change})
+        result: Vector = pull_back(bend["outputs"])[0]
+        return result
+
+    return product
 
 
 # --- one vector ------------------------------------------------------------------------------------------------------

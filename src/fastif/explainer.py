@@ -7,7 +7,7 @@ of the training data.
 
 import contextlib
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fastif import __version__, vectors
 from fastif.batch import Batch
-from fastif.candidates import Candidates, candidate_ids
+from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selection, candidate_ids
 from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
@@ -28,7 +28,10 @@ from fastif.model import TorchModel, require_one_each
 from fastif.progress import Progress, resolve
 from fastif.scores import Scores
 from fastif.scoring import scan
-from fastif.solvers import Identity, PreparedSolver, Solution, Solver, check_damping, choose_solver
+from fastif.self_influence import self_influence
+from fastif.solvers import Identity, Lanczos, PreparedSolver, Solution, Solver, check_damping, choose_solver
+from fastif.solvers.eigen import EigenSystem
+from fastif.solvers.lanczos import PreparedLanczos
 from fastif.vectors import Block
 
 BLOCK_BYTES = 2**30  # what the vectors of one block solve may take
@@ -45,7 +48,7 @@ class Explainer:
         solver: "auto", or a solver such as `fastif.Exact()` or `fastif.ConjugateGradient()`.
         damping: what is added to the diagonal of H; "auto" finds it. The value used is in `explainer.damping`.
         curvature: "gauss-newton" or "hessian".
-        candidates: "all", or the numbers of the training examples to score.
+        candidates: "all", the numbers of the training examples to score, or `fastif.Nearest(k)` for those near a query.
         hessian_data: the data that H is the mean over: what the model was trained on, where `train` is something else.
         measure: what of the query is explained: its "loss", its "margin", or a function (outputs, targets) -> (batch,).
         weight_decay: c of an objective with c/2 ||theta||^2.
@@ -83,13 +86,15 @@ class Explainer:
         self.batch_size = batch_size
         self._solver = solver
         self._wanted_damping = damping
-        self._candidates = candidate_ids(candidates, len(self.train))
+        self._nearest = candidates if isinstance(candidates, Nearest) else None
+        self._given = None if isinstance(candidates, Nearest) else candidate_ids(candidates, len(self.train))
         self._measure = resolve_measure(measure, model.losses)
         self._measure_name = measure_name(measure)
         self._progress = resolve(progress)
         hessian = self.train if hessian_data is None else Examples.of(hessian_data, "hessian_data")
-        for data in {id(each): each for each in (self.train, hessian)}.values():
-            model.check(model.place(data.batch(range(min(len(data), 8)))))
+        with self._differentiating():
+            for data in {id(each): each for each in (self.train, hessian)}.values():
+                model.check(model.place(data.batch(range(min(len(data), 8)))))
         self._versions = _versions(model)
         self._operator = CurvatureOperator(
             model,
@@ -104,56 +109,48 @@ class Explainer:
         """Return the influence of every candidate on every query, or on the mean over them with `reduce="mean"`."""
         if reduce not in (None, "mean"):
             raise ConfigurationError(f"reduce must be None or 'mean', not {reduce!r}.")
-        queries = Examples.of(queries, "queries")
-        values: list[Tensor] = []
-        residuals: list[float | None] = []
-        converged: list[bool] = []
-        self._check_weights()
-        with self._differentiating():
-            for block in self._query_blocks(queries, reduce):
-                solution = self._solve(block)
-                values.append(-self._scan(solution.value))
-                residuals += [None] * vectors.width(block) if solution.residual is None else solution.residual.tolist()
-                converged += solution.converged.tolist()
-        table = torch.cat(values)
-        ids = torch.arange(len(self.train), device="cpu") if self._candidates is None else self._candidates
-        provenance = {
-            **self.provenance(),
-            "reduce": reduce,
-            "queries": len(queries),
-            "residuals": residuals,
-            "converged": converged,
-        }
-        return Scores(table, ids.expand_as(table), provenance, copy=False)
+        return self._scored(Examples.of(queries, "queries"), reduce)[0]
 
     def explain(self, queries: Any, *, top: int = 10) -> Explanation:
         """Return the `top` most helpful and most harmful training examples of every query."""
         if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
             raise ConfigurationError(f"top must be a whole number of at least 1, not {top!r}.")
         queries = Examples.of(queries, "queries")
-        scores = self.scores(queries)
+        scores, solutions = self._scored(queries, None)
+        samples = [sample for solution in solutions for sample in solution.samples_by_vector()]
         explained = []
         for row, title in enumerate(self._titles(queries)):
-            helpful, harmful = strongest(scores, row, self.train, int(top))
+            errors = partial(self._standard_errors, samples[row])
+            helpful, harmful = strongest(scores, row, self.train, int(top), errors)
             explained.append(QueryExplanation(title, self._measure_name, helpful, harmful))
         return Explanation(explained, scores, self.summary())
 
     def self_influence(self) -> Tensor:
         r"""Return $+\nabla\ell(z_i)^\top (H + \lambda I)^{-1} \nabla\ell(z_i) \ge 0$ for every training example i.
 
-        High values mark examples that the model had to learn by heart: wrong labels, outliers, rare cases.
+        High values mark examples that the model had to learn by heart: wrong labels, outliers, rare cases. Exact where
+        the solver is; otherwise from the strongest eigenvectors of H, see `self_influence_with_error`.
         """
-        values = []
+        return self.self_influence_with_error()[0]
+
+    def self_influence_with_error(self) -> tuple[Tensor, Tensor]:
+        """Return the self-influence of every training example, and by how much each may be too large.
+
+        With an exact solver the second is zero. With any other, H is taken to be zero outside of its strongest
+        eigenvectors (`fastif.Lanczos` sets how many), which costs one pass for all examples, and overstates.
+        """
         self._check_weights()
         with self._differentiating():
-            for batch in self.train.batches(min(self._block_size, self.batch_size)):
-                self._progress("self-influence", int(batch.ids[0]), len(self.train))
-                block = gradients(self.model, self.model.place(batch))
-                values.append(vectors.dot(block, self._solve(block).value).cpu())
-        self._progress("self-influence", len(self.train), len(self.train))
-        result = torch.cat(values)
-        _check_finite(result, "self-influence")
-        return result
+            values, errors = self_influence(
+                self.model,
+                self.train,
+                self._eigensystem,
+                self.damping.value or 0.0,
+                batch_size=min(self._block_size, self.batch_size),
+                progress=self._progress,
+            )
+        _check_finite(values, "self-influence")
+        return values, errors
 
     @property
     def damping(self) -> Damping:
@@ -197,7 +194,21 @@ class Explainer:
             if not isinstance(solver, Identity):
                 self._operator.check_symmetry()
             prepared = solver.prepare(self._operator)
-            return prepared, choose_damping(self._wanted_damping, prepared.spectrum())
+            own = getattr(prepared, "own_damping", None)
+            return prepared, choose_damping(self._wanted_damping, prepared.spectrum(), own=own)
+
+    @cached_property
+    def _eigensystem(self) -> EigenSystem:
+        """Eigenvalues and vectors of H: those of the solver where it has them, else the strongest that fit."""
+        solver = self._prepared[0]
+        if isinstance(solver, Identity):
+            return EigenSystem.identity(self.model.parameters)
+        if isinstance(solver, EigenSystem):
+            return solver
+        if isinstance(solver, PreparedLanczos):
+            return solver.system
+        with self._differentiating():
+            return Lanczos(rank=max(8, min(64, self._block_size // 2))).prepare(self._operator).system
 
     def _check_weights(self) -> None:
         """Raise if the model was trained on since this explainer was made: what is prepared would not fit it."""
@@ -207,16 +218,58 @@ class Explainer:
                 "belongs to other weights. Make a new fastif.Explainer (and TorchModel) after further training."
             )
 
+    def _scored(self, queries: Examples, reduce: Literal["mean"] | None) -> tuple[Scores, list[Solution]]:
+        self._check_weights()
+        values: list[Tensor] = []
+        solutions: list[Solution] = []
+        done = 0
+        with self._differentiating():
+            selection = self._select(queries, reduce)
+            for block in self._query_blocks(queries, reduce):
+                solutions.append(self._solve(block))
+                values.append(-selection.score(solutions[-1].value, self._scan, first=done))
+                done += vectors.width(block)
+        table = torch.cat(values)
+        provenance = {
+            **self.provenance(),
+            "reduce": reduce,
+            "queries": len(queries),
+            "residuals": [residual for solution in solutions for residual in solution.residuals()],
+            "converged": [flag for solution in solutions for flag in solution.converged.tolist()],
+            **selection.provenance(),
+        }
+        return Scores(table, selection.ids(len(table)), provenance, copy=False), solutions
+
+    def _standard_errors(self, samples: Block | None, ids: Tensor) -> list[float] | list[None]:
+        """Return the standard errors of some scores of a query, from the spread of a solver's repeats."""
+        if samples is None or not len(ids):
+            return [None] * len(ids)
+        with self._differentiating():
+            repeated = self._scan(samples, ids).double()
+        errors: list[float] = (repeated.std(dim=0) / len(repeated) ** 0.5).tolist()
+        return errors
+
     def _solve(self, block: Block) -> Solution:
         solver, damping = self._prepared
         return solver.solve(block, damping.value or 0.0)
 
-    def _scan(self, directions: Block) -> Tensor:
+    def _select(self, queries: Examples, reduce: Literal["mean"] | None) -> Selection:
+        if self._nearest is None:
+            return SameForAll(self._given, len(self.train))
+        return self._neighbours.select(self._placed_queries(queries), self._measure, reduce=reduce)
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        """The index of the training data, made when first needed."""
+        assert self._nearest is not None
+        return self._nearest.prepare(self.model, self.train, batch_size=self.batch_size, progress=self._progress)
+
+    def _scan(self, directions: Block, ids: Tensor | None) -> Tensor:
         return scan(
             self.model,
             self.train,
             directions,
-            ids=self._candidates,
+            ids=ids,
             batch_size=self.batch_size,
             progress=self._progress,
         )

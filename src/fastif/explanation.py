@@ -6,10 +6,12 @@ page and is escaped.
 
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, overload
+
+from torch import Tensor
 
 from fastif import ranking
 from fastif.data import Examples
@@ -25,7 +27,8 @@ HEADINGS = {
 class Influence:
     """One training example and what it did to one query: negative scores helped, positive ones harmed.
 
-    To first order, training again without this one of n examples changes the query's measure by `-score / n`.
+    To first order, training again without this one of n examples changes the query's measure by `-score / n`. `error`
+    is the standard error of the score where the solver draws at random and repeats, else None.
     """
 
     index: int
@@ -34,6 +37,10 @@ class Influence:
     label: str
     description: str
     error: float | None = None
+
+    def with_error(self, number: str) -> str:
+        """Return the score in a number format, and its standard error where there is one."""
+        return format(self.score, number) + ("" if self.error is None else f" ± {self.error:{number.lstrip('+')}}")
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ class QueryExplanation:
         for heading, members in self.sections():
             lines += [f"  {heading}", f"  {'rank':>6} {'example':>9} {'influence':>12}  label"]
             lines += [
-                f"  {rank:>6} {it.index:>9} {format(it.score, number):>12}  {it.label}  {it.description}".rstrip()
+                f"  {rank:>6} {it.index:>9} {it.with_error(number):>12}  {it.label}  {it.description}".rstrip()
                 for rank, it in enumerate(members, 1)
             ] or ["    none"]
         return "\n".join(lines)
@@ -67,7 +74,7 @@ class QueryExplanation:
         parts = [f"<h4>{escape(self.title)}</h4>"]
         for heading, members in self.sections():
             rows = "".join(
-                f"<tr><td>{rank}</td><td>{item.index}</td><td>{item.score:{number}}</td><td>{escape(item.label)}</td>"
+                f"<tr><td>{rank}</td><td>{item.index}</td><td>{item.with_error(number)}</td><td>{escape(item.label)}</td>"
                 f"<td style='text-align:left'>{escape(item.description)}</td></tr>"
                 for rank, item in enumerate(members, 1)
             )
@@ -113,14 +120,15 @@ class Explanation(Sequence[QueryExplanation]):
 
 
 def strongest(
-    scores: Scores, row: int, train: Examples, top: int
+    scores: Scores, row: int, train: Examples, top: int, errors: Callable[[Tensor], Sequence[float | None]]
 ) -> tuple[tuple[Influence, ...], tuple[Influence, ...]]:
-    """Return the `top` most helpful and most harmful training examples of one row of scores."""
+    """Return the `top` most helpful and most harmful training examples of one row, with the errors of their scores."""
 
     def members(ranked: ranking.Ranked) -> tuple[Influence, ...]:
+        listed = zip(ranked.ids.tolist(), ranked.scores.tolist(), errors(ranked.ids), strict=True)
         return tuple(
-            Influence(index, score, train[index], train.label(index), train.describe(index))
-            for index, score in zip(ranked.ids.tolist(), ranked.scores.tolist(), strict=True)
+            Influence(index, score, train[index], train.label(index), train.describe(index), error)
+            for index, score, error in listed
         )
 
     values, ids = scores.values[row], scores.train_ids[row]

@@ -68,6 +68,11 @@ class TorchModel:
         self.bytes_per_example = 0
 
     @property
+    def module(self) -> nn.Module:
+        """The module itself, to be looked at and never to be changed."""
+        return self._module
+
+    @property
     def parameters(self) -> dict[str, Tensor]:
         """The chosen parameters, detached, by name."""
         return self._parameters

@@ -5,11 +5,15 @@ from fastif.solvers.base import PreparedSolver, Solution, Solver, check_damping
 from fastif.solvers.cg import ConjugateGradient
 from fastif.solvers.exact import Exact
 from fastif.solvers.identity import Identity
+from fastif.solvers.lanczos import Lanczos
+from fastif.solvers.lissa import LiSSA
 
 __all__ = [
     "ConjugateGradient",
     "Exact",
     "Identity",
+    "Lanczos",
+    "LiSSA",
     "PreparedSolver",
     "Solution",
     "Solver",

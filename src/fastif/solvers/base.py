@@ -23,6 +23,9 @@ class Solution:
     """A block of solutions, and how far each can be trusted.
 
     `residual` is the relative residual ||(H + damping I) x - v|| / ||v|| of each vector, None where it has no meaning.
+    `samples` are independent estimates whose mean is `value` (those of all vectors of the first repeat, then of the
+    second, ...), and `standard_error` is their spread as the norm of the mean's standard error beside the mean's norm:
+    both of solvers that draw at random, else None.
     """
 
     value: Block
@@ -30,6 +33,19 @@ class Solution:
     residual: Tensor | None
     iterations: int
     method: str
+    samples: Block | None = None
+    standard_error: Tensor | None = None
+
+    def residuals(self) -> list[float | None]:
+        """Return the residual of each vector, None where there is none."""
+        return [None] * len(self.converged) if self.residual is None else list(self.residual.tolist())
+
+    def samples_by_vector(self) -> list[Block | None]:
+        """Return, for each vector, its several estimates as a block; None where there are not several."""
+        width = len(self.converged)
+        if self.samples is None or self.standard_error is None:
+            return [None] * width
+        return [{name: tensor[row::width] for name, tensor in self.samples.items()} for row in range(width)]
 
 
 class PreparedSolver(Protocol):
@@ -57,6 +73,17 @@ def relative_residual(applied: Block, block: Block) -> Tensor:
     """Return ||applied - v|| / ||v|| for each vector; zero for v = 0, which every solver answers with 0."""
     size = vectors.norm(block)
     return vectors.norm(vectors.add(applied, block, -1.0)) / torch.where(size > 0, size, 1)
+
+
+def summarise_repeats(samples: Block, repeats: int) -> tuple[Block, Tensor | None]:
+    """Return the mean over repeats of each vector, and that mean's relative standard error (None of one repeat)."""
+    grouped = {name: tensor.unflatten(0, (repeats, -1)) for name, tensor in samples.items()}
+    mean = {name: tensor.mean(dim=0) for name, tensor in grouped.items()}
+    if repeats == 1:
+        return mean, None
+    variance = torch.stack([tensor.var(dim=0).flatten(1).sum(dim=1) for tensor in grouped.values()]).sum(dim=0)
+    size = vectors.norm(mean)
+    return mean, ((variance / repeats).sqrt() / torch.where(size > 0, size, 1)).cpu()
 
 
 def check_damping(damping: float) -> None:

@@ -19,7 +19,7 @@ from fastif.vectors import Block, Vector
 
 @dataclass(frozen=True)
 class EigenSystem:
-    """H = U diag(values) U^T + rest (I - U U^T), in float64, with the eigenvectors as columns of U."""
+    """H = U diag(values) U^T + rest (I - U U^T), with the eigenvectors as columns of U."""
 
     values: Tensor
     basis: Tensor
@@ -27,22 +27,29 @@ class EigenSystem:
     parameters: Vector
     description: str
 
+    @classmethod
+    def identity(cls, parameters: Vector) -> "EigenSystem":
+        """Return the system of H = I."""
+        example = next(iter(parameters.values()))
+        nothing = torch.zeros(vectors.size(parameters), 0, dtype=example.dtype, device=example.device)
+        return cls(nothing[0], nothing, 1.0, parameters, "identity")
+
     def spectrum(self) -> Spectrum:
         """Return all p eigenvalues."""
         values = self.values.cpu()
         weights = torch.ones_like(values)
-        if self._has_rest:
+        if self.has_rest:
             values = torch.cat([values, values.new_tensor([self.rest])])
             weights = torch.cat([weights, weights.new_tensor([self.basis.shape[0] - self.basis.shape[1]])])
         return Spectrum(values, weights, exact=True)
 
     def solve(self, block: Block, damping: float) -> Solution:
         """Solve by the formula at the top of this file."""
-        self._check_definite(damping)
-        right = vectors.flatten(block).double()
+        self.check_definite(damping)
+        right = vectors.flatten(block).to(self.basis)
         inside = right @ self.basis
         outside = right - inside @ self.basis.T
-        scale = 1 / (self.rest + damping) if self._has_rest else 0.0
+        scale = 1 / (self.rest + damping) if self.has_rest else 0.0
         solution = (inside / (self.values + damping)) @ self.basis.T + outside * scale
         size = right.norm(dim=1)
         residual = (self._apply(solution, damping) - right).norm(dim=1) / torch.where(size > 0, size, 1)
@@ -52,14 +59,16 @@ class EigenSystem:
         )
 
     @property
-    def _has_rest(self) -> bool:
+    def has_rest(self) -> bool:
+        """Whether some of space is orthogonal to all eigenvectors."""
         return self.basis.shape[1] < self.basis.shape[0]
 
     def _apply(self, rows: Tensor, damping: float) -> Tensor:
         inside = rows @ self.basis
         return (inside * self.values) @ self.basis.T + self.rest * (rows - inside @ self.basis.T) + damping * rows
 
-    def _check_definite(self, damping: float) -> None:
+    def check_definite(self, damping: float) -> None:
+        """Raise unless H + damping I is positive definite."""
         check_damping(damping)
         spectrum = self.spectrum()
         rounding = 10 * torch.finfo(vectors.dtype(self.parameters)).eps * spectrum.scale  # no entry is better than that

@@ -1,4 +1,4 @@
-"""Which training examples to score: all of them, or those with given numbers."""
+"""The simplest candidates: all training examples, or those with given numbers."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,8 @@ from torch import Tensor
 
 from fastif.errors import ConfigurationError, DataError, EmptyDataError
 
-Candidates = str | Sequence[int] | Tensor
 
-
-def candidate_ids(candidates: Candidates, total: int) -> Tensor | None:
+def candidate_ids(candidates: str | Sequence[int] | Tensor, total: int) -> Tensor | None:
     """Return the numbers of the training examples to score, None for all.
 
     >>> candidate_ids("all", 10) is None, candidate_ids([3, 1], 10)
@@ -19,7 +17,9 @@ def candidate_ids(candidates: Candidates, total: int) -> Tensor | None:
     if isinstance(candidates, str):
         if candidates == "all":
             return None
-        raise ConfigurationError(f"candidates must be 'all' or numbers of training examples, not {candidates!r}.")
+        raise ConfigurationError(
+            f"candidates must be 'all', numbers of training examples, or fastif.Nearest(k, by=...), not {candidates!r}."
+        )
     ids = torch.as_tensor(candidates)
     if not ids.numel():
         raise EmptyDataError("candidates is empty: there is no training example to score.")

@@ -1,0 +1,23 @@
+"""Which training examples to score: all of them, those with given numbers, or the nearest to each query."""
+
+from fastif.candidates.given import candidate_ids
+from fastif.candidates.index import BuiltIndex, ExactIndex, Index
+from fastif.candidates.keys import Features, HeadGradients, Keys
+from fastif.candidates.nearest import Candidates, Nearest, Neighbours
+from fastif.candidates.selection import PerQuery, SameForAll, Selection
+
+__all__ = [
+    "BuiltIndex",
+    "Candidates",
+    "ExactIndex",
+    "Features",
+    "HeadGradients",
+    "Index",
+    "Keys",
+    "Nearest",
+    "Neighbours",
+    "PerQuery",
+    "SameForAll",
+    "Selection",
+    "candidate_ids",
+]

@@ -1,0 +1,134 @@
+"""Nearest: the k training examples that are closest to a query, by features or by the gradient of the head.
+
+This file knows models, data and keys; how neighbours are searched is the business of an index.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from fastif.batch import Batch
+from fastif.candidates.index import BuiltIndex, ExactIndex, Index
+from fastif.candidates.keys import Features, HeadGradients, Keys
+from fastif.candidates.probe import Probe
+from fastif.candidates.recall import sample_size
+from fastif.candidates.selection import PerQuery
+from fastif.data import Examples
+from fastif.errors import ConfigurationError, DataError
+from fastif.losses import PerExample
+from fastif.model import TorchModel
+from fastif.progress import Progress, silent
+
+WAYS = ("features", "head-gradient")
+
+
+@dataclass(frozen=True)
+class Nearest:
+    r"""Score only the k training examples that are nearest to each query.
+
+    By "head-gradient", examples are compared by the gradient of their loss in the last linear layer, that of a query by
+    the gradient of its measure: the k/2 with the most positive inner product (helpful, as far as this layer goes) and
+    the k/2 with the most negative (harmful). By "features", as in the paper: those with the smallest Euclidean distance
+    between the inputs of that layer. Inner products find far more of the influential examples.
+
+    Scores of candidates are exact; what is not a candidate is not scored. `scores.provenance["candidate_recall"]` holds
+    the share of the strongest examples that were candidates, estimated from a random sample (candidates/recall.py).
+
+    Args:
+        k: how many examples to score for each query; all, if there are fewer.
+        by: "head-gradient" or "features".
+        features: the name of a module whose output, flattened, is compared by in place of the last layer's input.
+        index: how neighbours are searched: exactly (None), or for instance by `fastif.integrations.faiss.FaissIndex`.
+        sample: how many random training examples are scored to estimate the recall; None: 200, or more if needed.
+        seed: of that sample.
+
+    >>> Nearest(1000, by="features")
+    Nearest(k=1000, by='features', features=None, index=None, sample=None, seed=0)
+    """
+
+    k: int
+    by: Literal["features", "head-gradient"] = "head-gradient"
+    _: KW_ONLY
+    features: str | None = None
+    index: Index | None = None
+    sample: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("k", 1), ("sample", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if name == "sample" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+                raise ConfigurationError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        if self.by not in WAYS:
+            raise ConfigurationError(f"by must be one of {', '.join(map(repr, WAYS))}, not {self.by!r}.")
+        if self.features is not None and not isinstance(self.features, str):
+            raise ConfigurationError(f"features must be the name of a module, not {self.features!r}.")
+        if self.features is not None and self.by != "features":
+            raise ConfigurationError(f'features= is for by="features"; by={self.by!r} always uses the last nn.Linear.')
+        if self.index is not None and (isinstance(self.index, type) or not hasattr(self.index, "build")):
+            raise ConfigurationError(f"index must be None or an index such as FaissIndex('Flat'), not {self.index!r}.")
+
+    def prepare(
+        self, model: TorchModel, train: Any, *, batch_size: int = 256, progress: Progress = silent
+    ) -> "Neighbours":
+        """Read the keys of the training data and build the index of them, in one pass."""
+        return Neighbours(self, model, Examples.of(train, "train"), batch_size=batch_size, progress=progress)
+
+
+Candidates = str | Sequence[int] | Tensor | Nearest
+
+
+class Neighbours:
+    """The keys of some training data in an index, ready to be asked for candidates."""
+
+    def __init__(
+        self, nearest: Nearest, model: TorchModel, train: Examples, *, batch_size: int, progress: Progress
+    ) -> None:
+        self._nearest = nearest
+        self._model = model
+        first = model.place(train.batch(range(min(len(train), 8))))
+        self._probe = Probe(model, first, nearest.features)
+        self.index: BuiltIndex = (nearest.index or ExactIndex()).build(self._keys(train, batch_size, progress))
+        if len(self.index) != len(train):
+            raise DataError(
+                f"the index holds {len(self.index)} examples, but there are {len(train)} training examples: it was "
+                "made of other data. Build it anew."
+            )
+
+    def select(
+        self, batches: Iterable[Batch], measure: PerExample, *, reduce: Literal["mean"] | None = None
+    ) -> PerQuery:
+        """Return the candidates of placed queries, or those of the mean of their keys."""
+        total = len(self.index)
+        k = min(int(self._nearest.k), total)
+        keys = (self._key(batch, measure) for batch in batches)
+        rows = torch.cat([self.index.search(key, k) for key in (keys if reduce is None else [_mean(list(keys))])])
+        return PerQuery(
+            rows,
+            total,
+            description=repr(self._nearest),
+            sample=self._nearest.sample or sample_size(k, total),
+            seed=int(self._nearest.seed),
+        )
+
+    def _keys(self, train: Examples, batch_size: int, progress: Progress) -> Iterator[Keys]:
+        for batch in train.batches(batch_size):
+            progress("indexing", int(batch.ids[0]), len(train))
+            yield self._key(self._model.place(batch), self._model.losses)
+        progress("indexing", len(train), len(train))
+
+    def _key(self, batch: Batch, measure: PerExample) -> Keys:
+        if self._nearest.by == "features":
+            return self._probe.features(batch)
+        return self._probe.head_gradients(batch, measure)
+
+
+def _mean(keys: list[Any]) -> Keys:
+    kind: type[Features] | type[HeadGradients] = type(keys[0])
+    return kind.mean(keys)

@@ -1,0 +1,99 @@
+r"""PaperLiSSA: the iteration of the paper's authors, to the letter.
+
+$$h \leftarrow v + (1 - \mathrm{damp})\, h - H_B h / \mathrm{scale}, \quad h_0 = v,$$
+
+for J steps over random batches without replacement, and $h / \mathrm{scale}$ averaged over T runs. Its fixed point is
+$(H + \mathrm{damp} \cdot \mathrm{scale}\, I)^{-1} v$: the damping is damp x scale, whatever else the caller asks for.
+Kept for comparison with the paper; `LiSSA` is the better parametrisation. A residual is reported and never raised for.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fastif import vectors
+from fastif.curvature import CurvatureOperator
+from fastif.derivatives import grouped_product
+from fastif.errors import ConfigurationError
+from fastif.solvers.base import Solution, relative_residual, summarise_repeats
+from fastif.solvers.sampling import shuffled_ids
+from fastif.vectors import Block
+
+CONVERGED = 0.05  # relative residual
+
+
+@dataclass(frozen=True)
+class PaperLiSSA:
+    """The paper's knobs: damp, scale, J = depth, B = batch_size, T = repeats."""
+
+    damp: float
+    scale: float
+    depth: int
+    batch_size: int
+    repeats: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not (self.damp >= 0 and self.scale > 0):
+            raise ConfigurationError(f"damp must not be negative and scale positive, not {self.damp}, {self.scale}.")
+        if min(self.depth, self.batch_size, self.repeats) < 1:
+            raise ConfigurationError("depth, batch_size and repeats must be at least 1.")
+
+    def prepare(self, operator: CurvatureOperator) -> "PreparedPaperLiSSA":
+        """There is nothing to prepare."""
+        return PreparedPaperLiSSA(self, operator)
+
+
+class PreparedPaperLiSSA:
+    """The paper's iteration on one operator."""
+
+    def __init__(self, knobs: PaperLiSSA, operator: CurvatureOperator) -> None:
+        self.knobs, self.operator = knobs, operator
+
+    @property
+    def description(self) -> str:
+        """In a few words, how it solves."""
+        it = self.knobs
+        return (
+            f"the paper's LiSSA (damp {it.damp:g}, scale {it.scale:g}, J {it.depth}, B {it.batch_size}, T {it.repeats})"
+        )
+
+    @property
+    def own_damping(self) -> float:
+        """The product damp x scale, which is what this iteration adds to the diagonal."""
+        return self.knobs.damp * self.knobs.scale
+
+    def spectrum(self) -> None:
+        """The paper's iteration takes its knobs as given and never looks at the spectrum."""
+
+    def solve(self, block: Block, damping: float) -> Solution:
+        """Run the iteration; the damping of the caller is not used."""
+        knobs, operator = self.knobs, self.operator
+        right = {name: tensor.repeat(knobs.repeats, *[1] * (tensor.ndim - 1)) for name, tensor in block.items()}
+        state = right
+        streams = [self._positions(repeat) for repeat in range(knobs.repeats)]
+        size = len(streams[0][0])
+        for step in range(knobs.depth):
+            operator.progress("solving", step, knobs.depth)
+            ids = torch.cat([stream[step] for stream in streams])
+            image = grouped_product(operator.kind, operator.model, operator.batch(ids), state, knobs.repeats)
+            image = vectors.add(vectors.scale(image, 1 / size), state, operator.weight_decay)
+            state = vectors.add(vectors.add(right, state, 1 - knobs.damp), image, -1 / knobs.scale)
+        operator.progress("solving", knobs.depth, knobs.depth)
+        samples = vectors.scale(state, 1 / knobs.scale)
+        value, error = summarise_repeats(samples, knobs.repeats)
+        residual = relative_residual(operator(value, self.own_damping), block).cpu()
+        converged = residual <= CONVERGED  # for the record alone
+        return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
+
+    def _positions(self, repeat: int) -> tuple[Tensor, ...]:
+        """Return a batch of positions for each step: epochs in random order, as a shuffling data loader gives them."""
+        total, size = self.operator.examples, min(self.knobs.batch_size, self.operator.examples)
+        batches: list[Tensor] = []
+        epoch = 0
+        while len(batches) < self.knobs.depth:
+            order = shuffled_ids(total, seed=self.knobs.seed, repeat=repeat, epoch=epoch)
+            batches += order[: total // size * size].split(size)
+            epoch += 1
+        return tuple(batches[: self.knobs.depth])

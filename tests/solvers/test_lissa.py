@@ -1,0 +1,210 @@
+"""LiSSA: near the dense solve, honest about its noise, loud when it diverges; and the paper's own iteration."""
+
+import gc
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import t as student
+
+import fastif
+from fastif import vectors
+from fastif.errors import ConfigurationError, ConvergenceError, SingularMatrixError
+from fastif.solvers.lissa import LiSSA, largest_example_norm
+from tests import oracles
+from tests.problems import CURVATURES, as_block, case, gradients, matrix, operator_of, relative_error, safe_damping
+
+
+def dense_solution(name: str, curvature: str, damping: float) -> torch.Tensor:
+    matrix_ = matrix(name, curvature)
+    return torch.linalg.solve(matrix_ + damping * torch.eye(len(matrix_), dtype=torch.float64), rows(name).T).T
+
+
+def rows(name: str) -> torch.Tensor:
+    return gradients(name, "queries")
+
+
+@pytest.mark.parametrize("curvature", CURVATURES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "logistic_regression",
+        "mlp_dropout",
+        "shared_parameter",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("cnn_batchnorm", "transformer", "lstm")),
+    ],
+)
+def test_the_mean_of_many_repeats_is_within_two_per_cent(name: str, curvature: str) -> None:
+    operator = operator_of(name, curvature)
+    damping = 4 * safe_damping(name, curvature)
+    knobs = LiSSA(repeats=400, batch_size=24, tolerance=0.005)
+    solution = knobs.prepare(operator).solve(as_block(rows(name), operator), damping)
+    assert relative_error(vectors.flatten(solution.value), dense_solution(name, curvature, damping)) < 0.02
+    assert solution.converged.all()
+    assert solution.standard_error is not None
+    assert solution.standard_error.max() < 0.015
+
+
+def expected_iterate(name: str, damping: float, scale: float, depth: int) -> torch.Tensor:
+    """The recursion with the whole matrix: the mean of the random one, as draws are independent."""
+    curved = matrix(name, "gauss-newton") + damping * torch.eye(len(matrix(name, "gauss-newton")), dtype=torch.float64)
+    state = torch.zeros_like(rows(name))
+    for _ in range(depth):
+        state = state + (rows(name) - state @ curved) / scale
+    return state
+
+
+def test_the_standard_error_covers_the_sampling_error() -> None:
+    """200 groups of 8 repeats, each as good as a seed of its own; scores of one training point, 95 % intervals."""
+    name, damping, groups, repeats = "logistic_regression", 0.2, 200, 8
+    operator = operator_of(name)
+    prepared = LiSSA(repeats=groups * repeats, batch_size=2, depth=40, scale=2.0).prepare(operator)
+    solution = prepared.solve(as_block(rows(name)[:1], operator), damping)
+    assert solution.samples is not None
+    target = gradients(name, "train")[3]
+    scores = (vectors.flatten(solution.samples) @ target).reshape(groups, repeats)
+    true = float(expected_iterate(name, damping, 2.0, 40)[0] @ target)
+    error = scores.std(dim=1) / repeats**0.5
+    covered = (scores.mean(dim=1) - true).abs() <= student.ppf(0.975, repeats - 1) * error
+    assert 0.90 <= covered.double().mean() <= 0.98
+
+
+def test_the_reported_standard_error_is_that_of_the_mean() -> None:
+    operator = operator_of("logistic_regression")
+    block = as_block(rows("logistic_regression"), operator)
+    many = [LiSSA(repeats=8, batch_size=2, depth=20, scale=2.0, seed=seed).prepare(operator) for seed in range(40)]
+    solutions = [prepared.solve(block, 0.2) for prepared in many]
+    means = torch.stack([vectors.flatten(solution.value) for solution in solutions])
+    spread = means.var(dim=0).sum(dim=1).sqrt() / means.mean(dim=0).norm(dim=1)
+    reported = torch.stack([s.standard_error for s in solutions if s.standard_error is not None]).square().mean(dim=0)
+    torch.testing.assert_close(reported.sqrt(), spread, rtol=0.25, atol=0)
+
+
+def test_draws_depend_on_the_repeat_alone() -> None:
+    operator = operator_of("mlp_dropout")
+    block = as_block(rows("mlp_dropout"), operator)
+
+    def samples(repeats: int, seed: int = 0) -> torch.Tensor:
+        solution = LiSSA(depth=5, repeats=repeats, batch_size=3, seed=seed).prepare(operator).solve(block, 0.5)
+        assert solution.samples is not None
+        return vectors.flatten(solution.samples)
+
+    assert torch.equal(samples(2), samples(2))
+    torch.testing.assert_close(samples(4)[:8], samples(2))
+    assert relative_error(samples(2, seed=1), samples(2)) > 1e-3
+
+
+def test_the_norm_of_the_largest_example() -> None:
+    it = case("mlp_dropout")
+    alone = [tuple(column[i : i + 1] for column in it.train) for i in range(24)]
+    true = max(float(torch.linalg.eigvalsh(oracles.dense_ggn(it.module, it.names, it.loss, one))[-1]) for one in alone)
+    assert largest_example_norm(operator_of("mlp_dropout"), rounds=20) == pytest.approx(true, rel=0.02)
+
+
+def test_divergence_names_a_scale_that_works() -> None:
+    operator = operator_of("mlp_dropout")
+    block = as_block(rows("mlp_dropout"), operator)
+    knobs: dict[str, Any] = {"depth": 400, "batch_size": 2, "repeats": 2}
+    with pytest.raises(ConvergenceError, match="Use scale of at least") as caught:
+        LiSSA(scale=0.2, **knobs).prepare(operator).solve(block, 0.03)
+    needed = float(str(caught.value).split("at least ")[1].split(", or")[0])
+    assert LiSSA(scale=needed, **knobs).prepare(operator).solve(block, 0.03).iterations == 400
+
+
+def test_zero_damping_and_knobs_that_cannot_work() -> None:
+    operator = operator_of("mlp_dropout")
+    with pytest.raises(SingularMatrixError, match="a number such as"):
+        LiSSA().prepare(operator).solve(as_block(rows("mlp_dropout"), operator), 0.0)
+    with pytest.raises(ConfigurationError, match="steps at this damping"):
+        LiSSA().prepare(operator).solve(as_block(rows("mlp_dropout"), operator), 1e-9)
+    for knobs in ({"depth": 0}, {"repeats": 0}, {"batch_size": 0}, {"scale": -1.0}, {"tolerance": 0.0}):
+        with pytest.raises(ConfigurationError):
+            LiSSA(**knobs)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["logistic_regression", "mlp_dropout"])
+def test_the_papers_iteration_converges_to_damp_times_scale(name: str) -> None:
+    operator = operator_of(name)
+    damp, scale = 0.02, 10.0
+    knobs = LiSSA.paper(damp=damp, scale=scale, depth=600, batch_size=24, repeats=1)
+    solution = knobs.prepare(operator).solve(as_block(rows(name), operator), damping=123.0)
+    expected = dense_solution(name, "gauss-newton", damp * scale)
+    assert relative_error(vectors.flatten(solution.value), expected) < 1e-4
+    assert solution.residual is not None
+    assert solution.residual.max() < 1e-4
+
+
+def test_the_papers_iteration_to_the_letter() -> None:
+    """Written out with dense matrices of the same batches: three steps of h = v + (1 - damp) h - H_B h / scale."""
+    name = "mlp_dropout"
+    it, operator = case(name), operator_of(name)
+    prepared = LiSSA.paper(damp=0.1, scale=7.0, depth=3, batch_size=2, repeats=2, seed=5).prepare(operator)
+    solution = prepared.solve(as_block(rows(name), operator), 0.0)
+    runs = []
+    for repeat in range(2):
+        state = rows(name)
+        for ids in prepared._positions(repeat):
+            part = oracles.dense_ggn(it.module, it.names, it.loss, tuple(column[ids] for column in it.train))
+            state = rows(name) + (1 - 0.1) * state - state @ part / 7.0
+        runs.append(state / 7.0)
+    assert relative_error(vectors.flatten(solution.value), torch.stack(runs).mean(dim=0)) < 1e-9
+
+
+def test_the_papers_batches_are_drawn_without_replacement() -> None:
+    positions = LiSSA.paper(depth=24, batch_size=2).prepare(operator_of("mlp_dropout"))._positions(0)
+    for epoch in (positions[:12], positions[12:]):
+        assert torch.equal(torch.cat(epoch).sort().values, torch.arange(24))
+    assert not torch.equal(torch.cat(positions[:12]), torch.cat(positions[12:]))
+
+
+def test_the_memory_of_2000_steps_is_flat() -> None:
+    operator = operator_of("logistic_regression")
+    block = as_block(rows("logistic_regression"), operator)
+
+    def tensors_left(depth: int) -> int:
+        solution = LiSSA.paper(damp=0.01, scale=50.0, depth=depth, repeats=2).prepare(operator).solve(block, 0.0)
+        gc.collect()
+        count = sum(1 for each in gc.get_objects() if issubclass(type(each), torch.Tensor))
+        assert solution.iterations == depth
+        return count
+
+    tensors_left(5)
+    assert tensors_left(2000) <= tensors_left(5) + 5
+
+
+def test_lissa_answers_an_explainer() -> None:
+    it = case("mlp_dropout")
+    model = fastif.TorchModel(it.module, loss=it.loss)
+    explainer = fastif.Explainer(
+        model, it.train, solver=LiSSA(repeats=500, batch_size=24, tolerance=0.005), damping=0.2
+    )
+    expected = fastif.Explainer(model, it.train, damping=0.2).scores(it.queries).values
+    scores = explainer.scores(it.queries)
+    assert relative_error(scores.values, expected) < 0.03
+    assert "LiSSA" in scores.provenance["method"]
+
+
+def test_the_papers_damping_is_reported() -> None:
+    it = case("mlp_dropout")
+    paper = LiSSA.paper(damp=0.01, scale=50.0, depth=5)
+    explainer = fastif.Explainer(fastif.TorchModel(it.module, loss=it.loss), it.train, solver=paper)
+    assert explainer.damping.value == pytest.approx(0.5)
+    assert "set by the solver" in explainer.summary()
+    assert len(explainer.scores(it.queries).provenance["residuals"]) == 4
+
+
+def test_an_explanation_carries_the_standard_error_of_each_score() -> None:
+    it = case("mlp_dropout")
+    model = fastif.TorchModel(it.module, loss=it.loss)
+    explainer = fastif.Explainer(model, it.train, solver=LiSSA(repeats=40, batch_size=4, depth=60), damping=0.5)
+    exact = fastif.Explainer(model, it.train, damping=0.5).scores(it.queries).values
+    listed = [
+        (row, item)
+        for row, query in enumerate(explainer.explain(it.queries))
+        for item in (*query.helpful, *query.harmful)
+    ]
+    assert all(item.error is not None and item.error > 0 for _, item in listed)
+    within = [abs(item.score - exact[row, item.index]) < 4 * (item.error or 0) for row, item in listed]
+    assert sum(within) > 0.9 * len(within)
+    assert " ± " in str(explainer.explain(it.queries))
+    assert fastif.Explainer(model, it.train).explain(it.queries)[0].helpful[0].error is None
