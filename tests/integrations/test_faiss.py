@@ -15,7 +15,7 @@ from fastif.integrations.faiss import FaissIndex
 from tests.problems import CORE_NAMES, case, model_of
 
 WAYS = ("features", "head-gradient")
-APPROXIMATE = ("IVF8,Flat", "PQ4", "IVF4,PQ4", "HNSW16", "PCA8,IVF4,Flat")
+APPROXIMATE = ("IVF8,Flat", "PQ4x4", "IVF4,PQ4x4", "HNSW16", "PCA8,IVF4,Flat")
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ def test_more_probes_find_more_and_all_find_everything(by: str) -> None:
     assert recall(None) == recall(1)
 
 
-@pytest.mark.parametrize("factory", ["Flat", "IVF8,Flat", "IVF4,PQ4"])
+@pytest.mark.parametrize("factory", ["Flat", "IVF8,Flat", "IVF4,PQ4x4"])
 @pytest.mark.parametrize("by", WAYS)
 def test_a_saved_index_comes_back(by: str, factory: str, tmp_path: Path) -> None:
     keys, queries = some_keys(by, 600), some_keys(by, 9, seed=1)

@@ -10,7 +10,7 @@ import torch
 
 import fastif
 from fastif import vectors
-from fastif.scoring import scan
+from fastif.scoring.jvp import scan
 from tests import oracles
 from tests.problems import CASE_NAMES, case, model_of, relative_error
 

@@ -6,12 +6,7 @@ Both ways compute the same numbers, s . grad of the loss of every example; the t
 baseline takes time in proportion to the number of examples, so that it is timed on a sample of them.
 """
 
-import argparse
-import json
-import platform
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,10 +14,12 @@ from torch import Tensor, nn
 
 import fastif
 from fastif import vectors
+from fastif.bench.timing import arguments, best_time, environment, write
 from fastif.scoring import scan
 
+__all__ = ["SETTINGS", "SmallTransformer", "backward_loop", "best_time", "cnn", "environment", "mlp"]
+
 BASELINE_SAMPLE = 200
-REPEATS = 3
 
 
 class SmallTransformer(nn.Module):
@@ -99,47 +96,22 @@ def measure(name: str, examples: int, device: str) -> dict[str, Any]:
     }
 
 
-def best_time(function: Callable[[], Tensor], device: str) -> tuple[float, Tensor]:
-    """Return the shortest of a few times, and the result."""
-    times = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        result = function()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return min(times), result
-
-
-def environment(device: str) -> dict[str, Any]:
-    """Return what the figures depend on."""
-    hardware = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "fastif": fastif.__version__}
-    return {"hardware": hardware, "threads": torch.get_num_threads(), **versions}
-
-
 def main() -> None:
     """Run all settings, print the table and write it as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examples", type=int, default=10_000)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--out", type=Path, default=Path("out/bench/scan.json"))
-    arguments = parser.parse_args()
-    where = environment(arguments.device)
-    print(f"Scores of {arguments.examples:,} examples for one query, {where}")
+    chosen = arguments(__doc__, "out/bench/scan.json")
+    where = environment(chosen.device)
+    print(f"Scores of {chosen.examples:,} examples for one query, {where}")
     print("| model | parameters | backward loop (extrapolated) | forward-mode scan | ratio | difference |")
     print("| --- | --- | --- | --- | --- | --- |")
     rows = []
     for name in SETTINGS:
-        row = measure(name, arguments.examples, arguments.device)
+        row = measure(name, chosen.examples, chosen.device)
         rows.append(row)
         print(
             f"| {name} | {row['parameters']:,} | {row['backward_loop_s']:.2f} s | {row['scan_s']:.3f} s "
             f"| {row['ratio']:.0f}x | {row['relative_difference']:.1e} |"
         )
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps({**where, "rows": rows}, indent=1) + "\n")
-    print(f"Written to {arguments.out}")
+    write(chosen.out, where, rows)
 
 
 if __name__ == "__main__":

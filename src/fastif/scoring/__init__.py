@@ -1,5 +1,5 @@
-"""Scores of many training examples for many queries, one way a file."""
+"""Scores of many training examples for many queries, one way a file, and one that chooses."""
 
-from fastif.scoring.jvp import scan
+from fastif.scoring.auto import Choice, Method, choose, scan
 
-__all__ = ["scan"]
+__all__ = ["Choice", "Method", "choose", "scan"]

@@ -1,0 +1,81 @@
+"""Choose how to score: forward mode, ghost products or gradients and one matrix product.
+
+Counted in forward passes, K directions cost 1 + 2 K by forward mode, and about 2.5 once plus K/10 or less from captured
+factors. Among these the cheaper product is taken layer by layer: a ghost product costs K T times the size of the weight
+for an example with T positions, a gradient T + K times, and being written to memory, which weighs as much as some
+`GHOST_POSITIONS` products do. The thresholds are measured (`python -m fastif.bench.queries`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from torch import Tensor
+
+from fastif import vectors
+from fastif.capture import Factor, Outer
+from fastif.data import Examples
+from fastif.errors import ConfigurationError
+from fastif.model import Model
+from fastif.progress import Progress, silent
+from fastif.scoring import gemm, ghost, jvp
+from fastif.scoring.captured import Route, find_route, scan_captured
+from fastif.scoring.rest import DIRECTIONS_BY_GRADIENT
+from fastif.vectors import Block
+
+Method = Literal["auto", "jvp", "ghost", "gemm"]
+WAYS: dict[str, Callable[..., Tensor]] = {"jvp": jvp.scan, "ghost": ghost.scan, "gemm": gemm.scan}
+GHOST_POSITIONS = 32
+DIRECTIONS_BY_CAPTURE = 2  # from here on, sharing one backward pass costs less than forward mode
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The way that was chosen, and why in a few words."""
+
+    method: Literal["jvp", "capture"]
+    route: Route
+    note: str
+
+
+def choose(model: Model, data: Examples, directions: Block, *, ids: Tensor | None = None) -> Choice:
+    """Choose between forward mode and captured factors."""
+    width = vectors.width(directions)
+    if width < DIRECTIONS_BY_CAPTURE:
+        note = f"forward mode, for {width} direction(s)"
+        return Choice("jvp", Route(None, note), note)
+    route = find_route(model, data, ids)
+    if route.plan is None:
+        return Choice("jvp", route, f"forward mode: {route.note}")
+    if route.plan.rest and width < DIRECTIONS_BY_GRADIENT:
+        return Choice("jvp", route, f"forward mode, for {width} directions: {route.note}")
+    return Choice("capture", route, route.note)
+
+
+def cheaper_product(factor: Factor, directions: Tensor) -> Tensor:
+    """Return the inner products of the directions with each example's gradient, in the cheaper of the two ways."""
+    if isinstance(factor, Outer) and (len(directions) - 1) * factor.left.shape[1] >= GHOST_POSITIONS:
+        return gemm.gemm_product(factor, directions)
+    return ghost.ghost_product(factor, directions)
+
+
+def scan(
+    model: Model,
+    data: Examples,
+    directions: Block,
+    *,
+    ids: Tensor | None = None,
+    batch_size: int = 256,
+    progress: Progress = silent,
+    method: Method = "auto",
+) -> Tensor:
+    """Return the derivative of every example's loss along every direction: (directions, examples), on the CPU."""
+    if method not in ("auto", *WAYS):
+        raise ConfigurationError(f"method must be one of auto, {', '.join(WAYS)}, not {method!r}.")
+    way = WAYS.get(method, jvp.scan)
+    if method == "auto":
+        choice = choose(model, data, directions, ids=ids)
+        if choice.method == "capture":
+            way = partial(scan_captured, cheaper_product, route=choice.route)
+    return way(model, data, directions, ids=ids, batch_size=batch_size, progress=progress)
