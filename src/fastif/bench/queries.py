@@ -45,13 +45,15 @@ def measure(name: str, examples: int, device: str) -> list[dict[str, Any]]:
     data = fastif.Examples((inputs, targets))
     model.check(model.place(data.batch(range(min(examples, 8)))))
     few, more = min(examples, BASELINE_SAMPLE), min(examples, BATCHED_SAMPLE)
+    direction = vectors.random(model.parameters, 1, seed=1)
+    single = {key: tensor[0] for key, tensor in direction.items()}
+    backward_loop(module, inputs[:5], targets[:5], single)  # torch loads what it needs
+    one, expected = best_time(lambda: backward_loop(module, inputs[:few], targets[:few], single), device)
     rows = []
     for queries in QUERIES:
         block = vectors.random(model.parameters, queries, seed=0)
-        direction = {key: tensor[0] for key, tensor in block.items()}
-        scan(model, data, block, ids=torch.arange(min(examples, BATCH)))  # torch loads what it needs
-        backward_loop(module, inputs[:5], targets[:5], direction)
-        one, expected = best_time(lambda d=direction: backward_loop(module, inputs[:few], targets[:few], d), device)  # type: ignore[misc]
+        block = vectors.join([direction, vectors.select(block, slice(1, None))])
+        scan(model, data, block, ids=torch.arange(min(examples, BATCH)))
         batched, _ = best_time(lambda b=block: batched_gradients(model, data, b, more), device)  # type: ignore[misc]
         fast, values = best_time(lambda b=block: scan(model, data, b), device)  # type: ignore[misc]
         naive_s, batched_s = one * queries * examples / few, batched * examples / more

@@ -12,7 +12,7 @@ from torch import Tensor
 from fastif.capture import Factor, Lookup, Outer
 from fastif.scoring.captured import BYTES, dense_product, scan_captured
 
-CHUNK = 2**19  # numbers in an intermediate result on a CPU: more would leave its caches
+CHUNK = 2**21  # numbers in an intermediate result on a CPU: more would leave its caches
 
 
 def ghost_product(factor: Factor, directions: Tensor) -> Tensor:
