@@ -208,7 +208,11 @@ def test_scores_of_candidates_are_those_of_the_full_scan(name: str, by: Any, k: 
     probe = Probe(model, batches[1])
     read = probe.features if by == "features" else lambda batch: probe.head_gradients(batch, model.losses)
     expected = brute_force(read(batches[1]), [read(batch) for batch in batches[0]], min(k, 24))
-    assert [set(row) for row in scores.train_ids.tolist()] == [set(row) for row in expected]
+    # rounding may swap candidates that are equally close at the cut, but not change how close the chosen ones are
+    queries, train = read(batches[1]).vectors(), torch.cat([read(batch).vectors() for batch in batches[0]])
+    closeness = -torch.cdist(queries, train) if by == "features" else queries @ train.T
+    of_found, of_expected = (closeness.gather(1, each) for each in (scores.train_ids, torch.tensor(expected)))
+    torch.testing.assert_close(of_found.sort().values, of_expected.sort().values, rtol=1e-9, atol=1e-12)
     assert scores.provenance["candidates"].startswith(f"Nearest(k={k}, by='{by}'")
 
 
