@@ -151,6 +151,7 @@ def test_a_closed_stream_is_no_terminal():
     report = StderrProgress(stream, force=True, delay=-1.0)
     report("s", 0, 10)
     report("s", 10, 10)
+    assert report._stream is None  # given up after the first write, and the work went on
 
 
 def test_resolve(monkeypatch):

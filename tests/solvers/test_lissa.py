@@ -34,6 +34,7 @@ def rows(name: str) -> torch.Tensor:
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("cnn_batchnorm", "transformer", "lstm")),
     ],
 )
+@pytest.mark.timeout(1200)
 def test_the_mean_of_many_repeats_is_within_two_per_cent(name: str, curvature: str) -> None:
     operator = operator_of(name, curvature)
     damping = 4 * safe_damping(name, curvature)
