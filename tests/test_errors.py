@@ -309,3 +309,17 @@ def test_arguments_of_the_wrong_kind_are_named() -> None:
     complex_module = nn.Linear(2, 2, dtype=torch.complex64)
     with pytest.raises(errors.ModelError, match="real numbers only"):
         fastif.TorchModel(complex_module, loss="mse_loss")
+
+
+@pytest.mark.parametrize("solver", [fastif.Exact("primal"), fastif.ConjugateGradient(), fastif.Lanczos(rank=3)])
+def test_a_loss_without_a_finite_second_derivative(solver: Any) -> None:
+    flat = nn.Linear(4, 3).double()
+    nn.init.zeros_(flat.weight)
+    nn.init.zeros_(flat.bias)
+
+    def root(outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs.clamp_min(0) ** 1.5).sum(dim=1)
+
+    it = fastif.Explainer(fastif.TorchModel(flat, loss=root), data(), solver=solver, damping=0.1)
+    with pytest.raises(errors.NonFiniteError, match="no finite second derivative"):
+        it.scores(data(2))

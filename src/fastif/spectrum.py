@@ -104,17 +104,22 @@ def trace(operator: CurvatureOperator, *, probes: int = 32, seed: int = 0) -> tu
     return float(values.mean()), float(values.std() / probes**0.5)
 
 
+def require_finite(curvature: Tensor) -> None:
+    """Raise if a product with H, or H itself, holds a number that is not finite."""
+    if not torch.isfinite(curvature).all():
+        raise NonFiniteError(
+            "a product with the curvature holds a NaN or an infinity. The loss has no finite second derivative at "
+            "these weights; look for operations such as sqrt or log at zero."
+        )
+
+
 def _ritz(diagonals: list[Tensor], off_diagonals: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Return eigenvalues (probes, k) and eigenvectors (probes, k, k) of the tridiagonal matrices of all probes."""
     tridiagonal = torch.diag_embed(torch.stack(diagonals, dim=-1))
     if off_diagonals:
         beside = torch.stack(off_diagonals, dim=-1)
         tridiagonal = tridiagonal + torch.diag_embed(beside, 1) + torch.diag_embed(beside, -1)
-    if not torch.isfinite(tridiagonal).all():
-        raise NonFiniteError(
-            "a product with the curvature holds a NaN or an infinity. The loss has no finite second derivative at "
-            "these weights; look for operations such as sqrt or log at zero."
-        )
+    require_finite(tridiagonal)
     values, rotations = torch.linalg.eigh(tridiagonal)
     return values, rotations
 

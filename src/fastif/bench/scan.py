@@ -17,8 +17,6 @@ from fastif import vectors
 from fastif.bench.timing import arguments, best_time, environment, write
 from fastif.scoring import scan
 
-__all__ = ["SETTINGS", "SmallTransformer", "backward_loop", "best_time", "cnn", "environment", "mlp"]
-
 BASELINE_SAMPLE = 200
 
 

@@ -17,9 +17,10 @@ from fastif import vectors
 from fastif.batch import Batch
 from fastif.curvature import CurvatureOperator
 from fastif.derivatives import MOST_VECTORS_AT_ONCE, gradients, output_hessians
-from fastif.errors import ConfigurationError, NonFiniteError
+from fastif.errors import ConfigurationError
 from fastif.model import Model
 from fastif.solvers.eigen import EigenSystem
+from fastif.spectrum import require_finite
 
 Form = Literal["auto", "primal", "dual"]
 
@@ -84,14 +85,14 @@ def _primal(operator: CurvatureOperator) -> EigenSystem:
         columns.diagonal(start).fill_(1)
         matrix[start : start + len(columns)] = vectors.flatten(operator(vectors.unflatten(columns, parameters)))
     operator.progress("curvature matrix", p, p)
-    _check_finite(matrix)
+    require_finite(matrix)
     values, basis = torch.linalg.eigh((matrix + matrix.T) / 2)
     return EigenSystem(values, basis, 0.0, parameters, f"exact, {p:,} x {p:,} matrix")
 
 
 def _dual(operator: CurvatureOperator) -> EigenSystem:
     factor, sign = _factor(operator)
-    _check_finite(factor)
+    require_finite(factor)
     values, rotation = torch.linalg.eigh(factor @ factor.T)
     kept = values > len(values) * torch.finfo(values.dtype).eps * values[-1:]  # none, if the loss does not bend
     values, rotation = values[kept], rotation[:, kept]
@@ -141,11 +142,3 @@ def _signed_rows(model: Model, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
 
 def _inner_product(outputs: Tensor, cotangents: Tensor) -> Tensor:
     return (outputs * cotangents).reshape(len(outputs), -1).sum(dim=1)
-
-
-def _check_finite(matrix: Tensor) -> None:
-    if not torch.isfinite(matrix).all():
-        raise NonFiniteError(
-            "the curvature matrix holds a NaN or an infinity. The loss has no finite second derivative at these "
-            "weights; look for operations such as sqrt or log at zero."
-        )

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
-from fastif.errors import ConfigurationError, NonFiniteError
+from fastif.errors import ConfigurationError
 from fastif.solvers.base import Solution, relative_residual
 from fastif.solvers.eigen import EigenSystem
-from fastif.spectrum import Spectrum, lanczos_spectrum
+from fastif.spectrum import Spectrum, lanczos_spectrum, require_finite
 from fastif.vectors import Block
 
 
@@ -116,11 +116,7 @@ def strongest_eigenvectors(operator: CurvatureOperator, rank: int, tolerance: fl
 
 def _apply(operator: CurvatureOperator, vector: Tensor) -> Tensor:
     image = vectors.flatten(operator(vectors.unflatten(vector[None], operator.model.parameters)))[0]
-    if not torch.isfinite(image).all():
-        raise NonFiniteError(
-            "a product with the curvature holds a NaN or an infinity. The loss has no finite second derivative at "
-            "these weights; look for operations such as sqrt or log at zero."
-        )
+    require_finite(image)
     return image
 
 
