@@ -41,7 +41,7 @@ def test_the_table_reads_well() -> None:
     assert "Harmful: training on them raises the loss of this query" in text
     assert len(re.findall(r"^ +1 +\d+ +[-+]\d", text, re.MULTILINE)) == 4
     summary = " ".join(text.split("\n\n")[-1].split())
-    assert "automatic (0.5 % of the top eigenvalue" in summary
+    assert re.search(r"automatic \([\d.]+ % of the top eigenvalue", summary)
     assert "exact, 8 x 8 matrix" in summary
     assert max(map(len, text.splitlines())) < 120
 

@@ -1,7 +1,7 @@
 """How much to add to the diagonal of H, when the user does not say.
 
 Damping matters more than the solver: too little and noise in flat directions drowns the answer, too much and the answer
-turns into a plain gradient dot product. Why half a per cent of the largest eigenvalue: docs/decisions/002-damping.md.
+turns into a plain gradient dot product. Why this rule: docs/decisions/004-damping-from-the-spectrum.md.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from fastif.errors import ConfigurationError, SingularMatrixError
 from fastif.spectrum import Spectrum
 
 FRACTION_OF_TOP = 0.005
+FRACTION_OF_RANK = 0.045
+LEAST, MOST = 0.001, 0.02  # of the largest eigenvalue: what the measurements behind the rule cover
 NEGATIVE_MARGIN = 1.5  # of |lambda_min|, where the curvature has negative eigenvalues
 
 
@@ -50,18 +52,26 @@ class Damping:
         return words
 
 
-def choose_damping(damping: float | str, spectrum: Spectrum | None, *, own: float | None = None) -> Damping:
+def choose_damping(
+    damping: float | str,
+    spectrum: Spectrum | None,
+    *,
+    rank: int,
+    weight_decay: float = 0.0,
+    own: float | None = None,
+) -> Damping:
     """Return the user's damping, or the default for this spectrum, or what a solver brings along of its own.
 
     >>> import torch
-    >>> choose_damping("auto", Spectrum(torch.tensor([4.0, 0.0]), torch.ones(2), exact=True)).value
-    0.02
+    >>> spectrum = Spectrum(torch.tensor([4.0, 0.0]), torch.ones(2), exact=True)
+    >>> choose_damping(0.5, spectrum, rank=2).fraction_of_top
+    0.125
     """
     if spectrum is None:
         return Damping(own, "set by the solver")
     automatic = damping == "auto"
     if automatic:
-        value = automatic_damping(spectrum)
+        value = automatic_damping(spectrum, rank, weight_decay=weight_decay)
     elif isinstance(damping, str):
         raise ConfigurationError(f'damping must be a number or "auto", not {damping!r}.')
     else:
@@ -70,8 +80,18 @@ def choose_damping(damping: float | str, spectrum: Spectrum | None, *, own: floa
     return Damping(value, "automatic" if automatic else "given", spectrum.top, dimension, spectrum.exact)
 
 
-def automatic_damping(spectrum: Spectrum) -> float:
-    """Return half a per cent of the top eigenvalue, and enough to lift negative eigenvalues above zero."""
+def automatic_damping(spectrum: Spectrum, rank: int, *, weight_decay: float = 0.0) -> float:
+    r"""Return $\sqrt{0.005\,\lambda_{\max} \cdot \lambda_d}$, and enough to lift negative eigenvalues above zero.
+
+    $\lambda_d$ is the damping at which the effective dimension is 4.5 % of the largest rank that H can have,
+    `min(p, (C - 1) n)` for p parameters, n examples and C classes. The first factor alone keeps too much where many
+    directions count, the second alone depends on how the tail of the spectrum falls off: between them is best.
+
+    >>> import torch
+    >>> flat = Spectrum(torch.ones(100), torch.ones(100), exact=True)  # d_eff = 100 / (1 + damping), never 4.5 nearby
+    >>> automatic_damping(flat, rank=100)
+    0.02
+    """
     if spectrum.top <= 0:
         raise SingularMatrixError(
             f"the curvature is zero (its largest eigenvalue is {spectrum.top:.3g}), so that no damping can be found "
@@ -80,4 +100,24 @@ def automatic_damping(spectrum: Spectrum) -> float:
         )
     # Ritz values may lie within rounding of zero on either side; only a real negative eigenvalue counts
     negative = -spectrum.bottom if spectrum.bottom < -1e-6 * spectrum.top else 0.0
-    return max(FRACTION_OF_TOP * spectrum.top, NEGATIVE_MARGIN * negative)
+    # weight decay lifts all p eigenvalues, also those of directions that no example says anything about
+    of_loss = Spectrum(spectrum.values - weight_decay, spectrum.weights, spectrum.exact)
+    between = (FRACTION_OF_TOP * spectrum.top * damping_at(of_loss, FRACTION_OF_RANK * rank)) ** 0.5
+    return max(min(max(between, LEAST * spectrum.top), MOST * spectrum.top), NEGATIVE_MARGIN * negative)
+
+
+def damping_at(spectrum: Spectrum, dimension: float) -> float:
+    """Return the damping at which the positive eigenvalues have this effective dimension, by bisection.
+
+    >>> import torch
+    >>> two = Spectrum(torch.tensor([1.0, 1.0]), torch.ones(2), exact=True)
+    >>> damping_at(two, 1.0)  # 2 / (1 + damping) = 1
+    1.0
+    """
+    kept = spectrum.values > 0
+    positive = Spectrum(spectrum.values[kept], spectrum.weights[kept], spectrum.exact)
+    low, high = 1e-12 * spectrum.scale, 1e3 * spectrum.scale
+    for _ in range(100):
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if positive.effective_dimension(middle) < dimension else (middle, high)
+    return high

@@ -31,6 +31,7 @@ from fastif.scoring import scan
 from fastif.self_influence import self_influence
 from fastif.solvers import Identity, Lanczos, PreparedSolver, Solution, Solver, check_damping, choose_solver
 from fastif.solvers.eigen import EigenSystem
+from fastif.solvers.exact import dual_size
 from fastif.solvers.lanczos import PreparedLanczos
 from fastif.vectors import Block
 
@@ -195,7 +196,10 @@ class Explainer:
                 self._operator.check_symmetry()
             prepared = solver.prepare(self._operator)
             own = getattr(prepared, "own_damping", None)
-            return prepared, choose_damping(self._wanted_damping, prepared.spectrum(), own=own)
+            rank = min(self._operator.size, dual_size(self._operator))
+            decay = self._operator.weight_decay
+            wanted, spectrum = self._wanted_damping, prepared.spectrum()
+            return prepared, choose_damping(wanted, spectrum, rank=rank, weight_decay=decay, own=own)
 
     @cached_property
     def _eigensystem(self) -> EigenSystem:

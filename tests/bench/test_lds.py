@@ -10,7 +10,7 @@ from torch import nn
 from fastif.bench.lds.__main__ import main
 from fastif.bench.lds.measure import measure
 from fastif.bench.lds.retraining import half_subsets, make_optimizer, member, retrain
-from fastif.bench.lds.rules import Facts, between, of_dimension, of_learning_time, of_top, of_trace
+from fastif.bench.lds.rules import Facts, of_default, of_dimension, of_learning_time, of_top, of_trace
 from fastif.bench.lds.settings import SETTINGS, Pair, Recipe, Regressor, Setting, split
 from fastif.bench.lds.statistics import ceiling, share_of_best
 from fastif.spectrum import Spectrum
@@ -96,13 +96,13 @@ def test_the_command_writes_all_curves(
 def test_rules_hold_what_they_promise() -> None:
     values = torch.logspace(-4, 1, 50, dtype=torch.float64)
     spectrum = Spectrum(values, torch.ones(50), exact=True)
-    facts = Facts(spectrum, parameters=50, examples=10, rank=50, learning_time=None)
+    facts = Facts(spectrum, parameters=50, examples=10, rank=500, learning_time=None)
     assert of_top(0.005)(facts) == pytest.approx(0.05)
-    assert spectrum.effective_dimension(of_dimension(0.2)(facts)) == pytest.approx(10)
+    assert spectrum.effective_dimension(of_dimension(0.02)(facts)) == pytest.approx(10)
     damping = of_trace(0.1)(facts)
     assert damping * spectrum.effective_dimension(damping) == pytest.approx(0.1 * spectrum.trace)
-    assert between(of_top(0.1), of_top(0.4))(facts) == pytest.approx(2.0)
-    assert between(of_top(0.1), of_learning_time)(facts) is None
+    assert of_default(facts) == pytest.approx((of_top(0.005)(facts) * of_dimension(0.045)(facts)) ** 0.5)
+    assert of_learning_time(facts) is None
 
 
 def test_statistics_on_cases_known_by_hand() -> None:

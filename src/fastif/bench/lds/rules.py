@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fastif.damping import automatic_damping, damping_at
 from fastif.spectrum import Spectrum
 
 
@@ -27,12 +28,7 @@ def of_top(fraction: float) -> Rule:
 
 def of_dimension(fraction: float) -> Rule:
     """Return the rule: the damping at which the effective dimension is a fraction of the rank."""
-
-    def rule(facts: Facts) -> float:
-        dimension = facts.spectrum.effective_dimension
-        return _where(lambda damping: dimension(damping) < fraction * facts.rank, facts.spectrum)
-
-    return rule
+    return lambda facts: damping_at(facts.spectrum, fraction * facts.rank)
 
 
 def of_trace(fraction: float) -> Rule:
@@ -53,14 +49,9 @@ def of_learning_time(facts: Facts) -> float | None:
     return 1 / facts.learning_time if facts.learning_time else None
 
 
-def between(first: Rule, second: Rule) -> Rule:
-    """Return the rule: the geometric mean of two others."""
-
-    def rule(facts: Facts) -> float | None:
-        pair = first(facts), second(facts)
-        return None if pair[0] is None or pair[1] is None else (pair[0] * pair[1]) ** 0.5
-
-    return rule
+def of_default(facts: Facts) -> float:
+    """Return what `damping="auto"` is."""
+    return automatic_damping(facts.spectrum, facts.rank)
 
 
 def _where(enough: Callable[[float], bool], spectrum: Spectrum) -> float:
@@ -77,7 +68,7 @@ RULES: dict[str, Rule] = {
     "0.5 % of top": of_top(0.005),
     "1 % of top": of_top(0.01),
     "d_eff = 4.5 % of rank": of_dimension(0.045),
-    "between 0.5 % of top and d_eff": between(of_top(0.005), of_dimension(0.045)),
+    "between 0.5 % of top and d_eff": of_default,
     "0.1 x mean eigenvalue": lambda facts: 0.1 * facts.spectrum.trace / facts.parameters,
     "mean eigenvalue": lambda facts: facts.spectrum.trace / facts.parameters,
     "trace / n": lambda facts: facts.spectrum.trace / facts.examples,
