@@ -120,4 +120,4 @@ def damping_at(spectrum: Spectrum, dimension: float) -> float:
     for _ in range(100):
         middle = (low * high) ** 0.5
         low, high = (low, middle) if positive.effective_dimension(middle) < dimension else (middle, high)
-    return high
+    return float(high)
