@@ -4,6 +4,7 @@ Damping matters more than the solver: too little and noise in flat directions dr
 turns into a plain gradient dot product. Why this rule: docs/decisions/004-damping-from-the-spectrum.md.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,7 +103,7 @@ def automatic_damping(spectrum: Spectrum, rank: int, *, weight_decay: float = 0.
     negative = -spectrum.bottom if spectrum.bottom < -1e-6 * spectrum.top else 0.0
     # weight decay lifts all p eigenvalues, also those of directions that no example says anything about
     of_loss = Spectrum(spectrum.values - weight_decay, spectrum.weights, spectrum.exact)
-    between = (FRACTION_OF_TOP * spectrum.top * damping_at(of_loss, FRACTION_OF_RANK * rank)) ** 0.5
+    between = math.sqrt(FRACTION_OF_TOP * spectrum.top * damping_at(of_loss, FRACTION_OF_RANK * rank))
     return max(min(max(between, LEAST * spectrum.top), MOST * spectrum.top), NEGATIVE_MARGIN * negative)
 
 
@@ -118,6 +119,6 @@ def damping_at(spectrum: Spectrum, dimension: float) -> float:
     positive = Spectrum(spectrum.values[kept], spectrum.weights[kept], spectrum.exact)
     low, high = 1e-12 * spectrum.scale, 1e3 * spectrum.scale
     for _ in range(100):
-        middle = (low * high) ** 0.5
+        middle = math.sqrt(low * high)
         low, high = (low, middle) if positive.effective_dimension(middle) < dimension else (middle, high)
-    return float(high)
+    return high
