@@ -74,7 +74,7 @@ class CurvatureOperator:
             return self
         if count < 1:
             raise ConfigurationError(f"subsample must be at least 1, not {count}.")
-        everyone = torch.arange(len(self.data), device="cpu") if self._ids is None else self._ids
+        everyone = self.data.everyone() if self._ids is None else self._ids
         generator = torch.Generator("cpu").manual_seed(seed)
         drawn = torch.randperm(self.examples, generator=generator, device="cpu")[:count].sort().values
         return CurvatureOperator(
@@ -137,7 +137,8 @@ class CurvatureOperator:
             return
         kept: list[Batch] | None = []
         held = 0
-        for batch in self.data.batches(self.batch_size, self._ids):
+        ids = self.data.everyone() if self._ids is None else self._ids
+        for batch in self.data.batches(self.batch_size, ids[self.data.by_length(ids)]):
             placed = self.model.place(batch)
             held += sum(tensor.nbytes for tensor in placed.tensors().values())
             if held > RESIDENT_BYTES:

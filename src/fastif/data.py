@@ -60,6 +60,8 @@ class Examples:
         names = () if label_names is None else label_names
         named = names if isinstance(names, Mapping) else dict(enumerate(names))
         self.label_names = {int(number): str(name) for number, name in named.items()}
+        self.lengths: Tensor | None = None  # positions (tokens) of each example, for data of unequal lengths
+        self.targets_are_predictions = False  # of queries without labels, explained by what the model says of them
         self._columns = _as_columns(data, source)
         self._items: MapDataset | None = None if self._columns is not None else _as_items(data, source)
         self._collate = collate or default_collate
@@ -116,8 +118,18 @@ class Examples:
 
     def batches(self, batch_size: int, ids: Tensor | None = None) -> Iterator[Batch]:
         """Yield all examples, or those with the given numbers, in order."""
-        for chunk in (torch.arange(len(self), device="cpu") if ids is None else ids).split(batch_size):
+        for chunk in (self.everyone() if ids is None else ids).split(batch_size):
             yield self.batch(chunk)
+
+    def by_length(self, ids: Tensor) -> Tensor:
+        """Return positions in `ids`, those of the longest examples first, so that batches need little padding."""
+        if self.lengths is None:
+            return torch.arange(len(ids), device="cpu")
+        return self.lengths[ids].argsort(descending=True, stable=True)
+
+    def everyone(self) -> Tensor:
+        """Return the numbers of all examples."""
+        return torch.arange(len(self), device="cpu")
 
     def describe(self, index: int, width: int = 60) -> str:
         """Return the text of one example on one line, cut to a width; nothing where there is no text."""

@@ -25,6 +25,7 @@ from fastif.errors import ConfigurationError, ModelError, NonFiniteError, ShapeE
 from fastif.explanation import Explanation, QueryExplanation, strongest
 from fastif.losses import PerExample, measure_name, resolve_measure
 from fastif.model import TorchModel, require_one_each
+from fastif.prefix import PrefixCache
 from fastif.progress import Progress, resolve
 from fastif.scores import Scores
 from fastif.scoring import scan
@@ -38,6 +39,7 @@ from fastif.vectors import Block
 BLOCK_BYTES = 2**30  # what the vectors of one block solve may take
 VECTORS_IN_A_SOLVE = 8  # that a solver holds for each query: solution, residual, direction, their images
 MOST_QUERIES_AT_ONCE = 512
+DEFAULT_CACHE = PrefixCache()
 
 
 class Explainer:
@@ -55,6 +57,7 @@ class Explainer:
         weight_decay: c of an objective with c/2 ||theta||^2.
         batch_size: examples that go through the model together; it changes speed and memory, not scores.
         progress: show how far long work is; None shows it on a terminal.
+        prefix_cache: where to keep what the model computes below the first trainable layer; None computes it each time.
 
     >>> import torch, fastif
     >>> x, y = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([1.0, 2.0, 2.7])
@@ -80,10 +83,11 @@ class Explainer:
         weight_decay: float = 0.0,
         batch_size: int = 256,
         progress: bool | Progress | None = None,
+        prefix_cache: PrefixCache | None = DEFAULT_CACHE,
     ) -> None:
         _check_arguments(model, solver, damping, batch_size)
         self.model = model
-        self.train = Examples.of(train, "train")
+        self.train = model.read(train, "train")
         self.batch_size = batch_size
         self._solver = solver
         self._wanted_damping = damping
@@ -92,14 +96,16 @@ class Explainer:
         self._measure = resolve_measure(measure, model.losses)
         self._measure_name = measure_name(measure)
         self._progress = resolve(progress)
-        hessian = self.train if hessian_data is None else Examples.of(hessian_data, "hessian_data")
+        hessian = self.train if hessian_data is None else model.read(hessian_data, "hessian_data")
         with self._differentiating():
             for data in {id(each): each for each in (self.train, hessian)}.values():
                 model.check(model.place(data.batch(range(min(len(data), 8)))))
         self._versions = _versions(model)
+        self._prefix_cache = prefix_cache
+        self._seen = self._with_prefix(self.train)
         self._operator = CurvatureOperator(
             model,
-            hessian,
+            self._seen if hessian is self.train else self._with_prefix(hessian),
             kind=curvature,
             weight_decay=weight_decay,
             batch_size=batch_size,
@@ -110,20 +116,21 @@ class Explainer:
         """Return the influence of every candidate on every query, or on the mean over them with `reduce="mean"`."""
         if reduce not in (None, "mean"):
             raise ConfigurationError(f"reduce must be None or 'mean', not {reduce!r}.")
-        return self._scored(Examples.of(queries, "queries"), reduce)[0]
+        return self._scored(self.model.read(queries, "queries"), reduce)[0]
 
     def explain(self, queries: Any, *, top: int = 10) -> Explanation:
         """Return the `top` most helpful and most harmful training examples of every query."""
         if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
             raise ConfigurationError(f"top must be a whole number of at least 1, not {top!r}.")
-        queries = Examples.of(queries, "queries")
+        queries = self.model.read(queries, "queries")
         scores, solutions = self._scored(queries, None)
         samples = [sample for solution in solutions for sample in solution.samples_by_vector()]
         explained = []
-        for row, title in enumerate(self._titles(queries)):
+        for row, (title, target) in enumerate(self._titles(queries)):
             errors = partial(self._standard_errors, samples[row])
             helpful, harmful = strongest(scores, row, self.train, int(top), errors)
-            explained.append(QueryExplanation(title, self._measure_name, helpful, harmful))
+            predicted = queries.targets_are_predictions
+            explained.append(QueryExplanation(title, self._measure_name, helpful, harmful, target, predicted))
         return Explanation(explained, scores, self.summary())
 
     def self_influence(self) -> Tensor:
@@ -144,7 +151,7 @@ class Explainer:
         with self._differentiating():
             values, errors = self_influence(
                 self.model,
-                self.train,
+                self._seen,
                 self._eigensystem,
                 self.damping.value or 0.0,
                 batch_size=min(self._block_size, self.batch_size),
@@ -266,17 +273,23 @@ class Explainer:
     def _neighbours(self) -> Neighbours:
         """The index of the training data, made when first needed."""
         assert self._nearest is not None
-        return self._nearest.prepare(self.model, self.train, batch_size=self.batch_size, progress=self._progress)
+        return self._nearest.prepare(self.model, self._seen, batch_size=self.batch_size, progress=self._progress)
 
     def _scan(self, directions: Block, ids: Tensor | None) -> Tensor:
         return scan(
             self.model,
-            self.train,
+            self._seen,
             directions,
             ids=ids,
             batch_size=self.batch_size,
             progress=self._progress,
         )
+
+    def _with_prefix(self, data: Examples) -> Examples:
+        """Return the data as seen from above the frozen layers, where the model has such and they are kept."""
+        if self._prefix_cache is None:
+            return data
+        return self._prefix_cache.view(self.model, data, batch_size=self.batch_size, progress=self._progress)
 
     @contextlib.contextmanager
     def _differentiating(self) -> Iterator[None]:
@@ -314,16 +327,20 @@ class Explainer:
             require_one_each(self._measure(outputs, placed.targets), outputs, f"measure {self._measure_name}")
             yield placed
 
-    def _titles(self, queries: Examples) -> Iterator[str]:
+    def _titles(self, queries: Examples) -> Iterator[tuple[str, str]]:
+        """Yield a line on each query, and its target in words."""
         row = 0
         for batch in self._placed_queries(queries):
             outputs = self.model.outputs(self.model.parameters, batch.inputs)
             values = self._measure(outputs, batch.targets)
             for target, output, value in zip(batch.targets, outputs, values, strict=True):
-                title = f"Query {row}: target {queries.name_of(target)}"
-                if output.ndim == 1 and len(output) > 1 and not target.is_floating_point():
-                    title += f", predicted {queries.name_of(output.argmax())}"
-                yield f"{title}, {self._measure_name} {value.item():.4g}"
+                name = queries.name_of(target)
+                title = f"Query {row}: " + ("no label, " if queries.targets_are_predictions else f"target {name}, ")
+                if queries.targets_are_predictions:
+                    title += f"predicted {name}, "
+                elif output.ndim == 1 and len(output) > 1 and not target.is_floating_point():
+                    title += f"predicted {queries.name_of(output.argmax())}, "
+                yield f"{title}{self._measure_name} {value.item():.4g}", name if target.numel() == 1 else ""
                 row += 1
 
 

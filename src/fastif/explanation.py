@@ -17,9 +17,15 @@ from fastif import ranking
 from fastif.data import Examples
 from fastif.scores import Scores
 
-HEADINGS = {
-    "helpful": "Helpful: training on them lowers the {measure} of this query",
-    "harmful": "Harmful: training on them raises the {measure} of this query",
+HEADINGS = {  # by whether the target is what the model predicts, for want of a label
+    False: (
+        "Helpful: pushed it towards the label{target} (training on them lowers the {measure} of this query)",
+        "Harmful: pushed it away from the label{target} (training on them raises the {measure} of this query)",
+    ),
+    True: (
+        "Helpful: support this prediction{target} (training on them lowers its {measure})",
+        "Harmful: speak against this prediction{target} (training on them raises its {measure})",
+    ),
 }
 
 
@@ -45,17 +51,24 @@ class Influence:
 
 @dataclass(frozen=True)
 class QueryExplanation:
-    """The strongest helpful and harmful training examples of one query."""
+    """The strongest helpful and harmful training examples of one query.
+
+    `target` is the label whose loss is explained, as a person writes it; `predicted` says that none was given, so that
+    it is the model's own prediction.
+    """
 
     title: str
     measure: str
     helpful: tuple[Influence, ...]
     harmful: tuple[Influence, ...]
+    target: str = ""
+    predicted: bool = False
 
     def sections(self) -> Iterator[tuple[str, tuple[Influence, ...]]]:
         """Yield heading and members of the two lists."""
-        yield HEADINGS["helpful"].format(measure=self.measure), self.helpful
-        yield HEADINGS["harmful"].format(measure=self.measure), self.harmful
+        target = f" {self.target}" if self.target else ""
+        for heading, members in zip(HEADINGS[self.predicted], (self.helpful, self.harmful), strict=True):
+            yield heading.format(target=target, measure=self.measure), members
 
     def __str__(self) -> str:
         number = self._number_format()

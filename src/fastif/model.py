@@ -4,13 +4,14 @@
 parameters and buffers (`evaluation.py` says how). Nothing here knows of curvature or influence.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from fastif.batch import Batch, Inputs
+from fastif.data import Examples
 from fastif.errors import FastifError, LossError, ModelError, NonFiniteError, ShapeError
 from fastif.evaluation import Evaluation
 from fastif.losses import NamedLoss, PerExample, resolve_loss
@@ -104,6 +105,10 @@ class TorchModel:
         every = chosen + sum(tensor.numel() for tensor in self._frozen.values())
         kind = type(self._module).__name__
         return f"TorchModel({kind}, loss={self.loss_name}, influence through {chosen:,} of {every:,} parameters)"
+
+    def read(self, data: Any, source: str) -> Examples:
+        """Return data in any form that this model understands as examples."""
+        return Examples.of(data, source)
 
     def outputs(self, parameters: dict[str, Tensor], inputs: Inputs) -> Tensor:
         """Return the module's outputs with `parameters` in place of the chosen ones."""

@@ -26,12 +26,14 @@ def stream(
     progress: Progress,
 ) -> Tensor:
     """Return the scores of all examples, or of those with the given numbers: (directions, examples), on the CPU."""
-    total = len(data) if ids is None else len(ids)
+    wanted = data.everyone() if ids is None else ids
+    positions = data.by_length(wanted)
+    total = len(wanted)
     values = torch.empty(vectors.width(directions), total, dtype=vectors.dtype(directions), device="cpu")
     done = 0
-    for batch in data.batches(batch_size, ids):
+    for batch in data.batches(batch_size, wanted[positions]):
         progress("scoring", done, total)
-        values[:, done : done + len(batch)] = score_batch(model.place(batch)).detach()
+        values[:, positions[done : done + len(batch)]] = score_batch(model.place(batch)).detach().cpu()
         done += len(batch)
     progress("scoring", total, total)
     return values

@@ -1,0 +1,149 @@
+"""Load a sequence classifier and its tokenizer, from a directory or a hub name, and refuse what cannot be trusted.
+
+Weights are read from safetensors alone: a pickle runs code of whoever wrote it. A checkpoint without a trained head is
+refused, as transformers would make up a random one. Every failure is one text that says what was seen and what to do.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from fastif.errors import ModelError, StoredFileError
+
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack")
+ADAPTER = "adapter_config.json"
+
+
+def load(name: str | Path, *, tokenizer: Any = None, trust_remote_code: bool = False) -> tuple[nn.Module, Any]:
+    """Return the model in eval mode and its tokenizer, or the one that is given."""
+    path = Path(name)
+    if path.exists() or _looks_like_a_path(str(name)):
+        _check_directory(path)
+    with _quiet():
+        module = _load_adapter(path) if (path / ADAPTER).exists() else _load_model(name, trust_remote_code)
+        if tokenizer is None or isinstance(tokenizer, str | Path):
+            tokenizer = load_tokenizer(tokenizer or name, trust_remote_code=trust_remote_code)
+        return module.eval(), tokenizer
+
+
+def load_tokenizer(name: str | Path, *, trust_remote_code: bool = False) -> Any:
+    """Return the tokenizer of a checkpoint."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=trust_remote_code)
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+        raise StoredFileError(
+            f"the tokenizer of {name} could not be loaded: {_first_line(error)}. Save it beside the model with "
+            "tokenizer.save_pretrained(directory), or pass tokenizer=."
+        ) from error
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):  # transformers makes an empty one where no file is
+        raise StoredFileError(
+            f"{name} has no tokenizer: no vocabulary was found there. Save it beside the model with "
+            "tokenizer.save_pretrained(directory), or pass tokenizer=."
+        )
+    return tokenizer
+
+
+def _load_model(name: str | Path, trust_remote_code: bool) -> nn.Module:
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+    try:
+        config = AutoConfig.from_pretrained(str(name), **options)
+        loaded = AutoModelForSequenceClassification.from_pretrained(
+            str(name),
+            config=config,
+            use_safetensors=True,
+            output_loading_info=True,
+            **options,
+        )
+    except ImportError as error:
+        raise ModelError(f"the model {name} needs a package that is not installed: {_first_line(error)}.") from error
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise _refusal(name, error) from error
+    module: nn.Module = loaded[0]
+    made_up = sorted(loaded[1]["missing_keys"])
+    if made_up:
+        raise ModelError(
+            f"the checkpoint {name} has no weights for {made_up[0]}"
+            + (f" and {len(made_up) - 1} more" if len(made_up) > 1 else "")
+            + ". It is not a trained classifier, and random weights explain nothing: fine-tune it first (fastif train)."
+        )
+    return module
+
+
+def _load_adapter(path: Path) -> nn.Module:
+    try:
+        from peft import AutoPeftModelForSequenceClassification
+    except ImportError as error:
+        raise ModelError(f"{path} is a PEFT adapter, and peft is not installed: pip install peft.") from error
+    try:
+        adapted: nn.Module = AutoPeftModelForSequenceClassification.from_pretrained(str(path), is_trainable=True)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise _refusal(path, error) from error
+    return adapted
+
+
+def _check_directory(path: Path) -> None:
+    if not path.exists():
+        raise StoredFileError(
+            f"there is no checkpoint at {path}. Give its directory, or a hub name such as owner/name."
+        )
+    if not path.is_dir():
+        raise StoredFileError(f"{path} is a file; needed is the directory that save_pretrained() wrote.")
+    adapter = (path / ADAPTER).exists()
+    if not adapter and not (path / "config.json").exists():
+        raise StoredFileError(
+            f"{path} has no config.json, so that it is no checkpoint. Save one with model.save_pretrained(directory)."
+        )
+    if not any(path.glob("*.safetensors")):
+        pickles = sorted(found.name for pattern in PICKLES for found in path.glob(pattern))
+        if pickles:
+            raise StoredFileError(
+                f"{path} has its weights as {pickles[0]}, a format that can run code when it is opened, and is not "
+                "read. Convert it where you trust it: AutoModelForSequenceClassification.from_pretrained(old)"
+                ".save_pretrained(new)."
+            )
+        raise StoredFileError(
+            f"{path} has no weights: no .safetensors file is there. Save them with model.save_pretrained(directory)."
+        )
+
+
+def _refusal(name: str | Path, error: Exception) -> StoredFileError:
+    words = str(error)
+    if "trust_remote_code" in words:
+        return StoredFileError(
+            f"{name} comes with code of its own, which is not run. If you trust it, pass trust_remote_code=True."
+        )
+    if not Path(name).exists():
+        return StoredFileError(
+            f"{name} is neither a directory here nor a model that could be fetched: {_first_line(error)}. Check the "
+            "name and the network; only checkpoints with safetensors weights are read."
+        )
+    return StoredFileError(f"the checkpoint {name} could not be loaded: {_first_line(error)}.")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _looks_like_a_path(name: str) -> bool:
+    return name.startswith(("/", ".", "~")) or name.count("/") > 1 or "\\" in name
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers' own notices and bars away: what matters in them is raised as an error here."""
+    level = transformers_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity(logging.CRITICAL)
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        if bars:
+            transformers_logging.enable_progress_bar()

@@ -1,0 +1,311 @@
+"""TextClassifier: a fine-tuned sequence classifier of transformers as a model that can be explained.
+
+Knows what a checkpoint says of itself (labels, kind of problem, longest text) and how to run it from stored hidden
+states. Loading is in `checkpoint.py`, tokens in `texts.py`, the layers in `layers.py`.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from fastif.batch import Batch, Inputs
+from fastif.data import Examples
+from fastif.errors import ConfigurationError, DataError, ModelError
+from fastif.integrations.huggingface import checkpoint
+from fastif.integrations.huggingface.layers import FrozenLayers, choose_parameters
+from fastif.integrations.huggingface.texts import TextExamples
+from fastif.integrations.tables import LabelMap, TextTable, table_of
+from fastif.model import TorchModel
+from fastif.parameters import Choice
+from fastif.prefix import STATES
+
+Problem = Literal["single-label", "multi-label", "regression"]
+LOSSES: dict[Problem, str] = {
+    "single-label": "cross_entropy",
+    "multi-label": "binary_cross_entropy_with_logits",
+    "regression": "mse_loss",
+}
+COUNT_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "ibert", "data2vec-text")
+LONGEST = 512  # tokens, where neither tokenizer nor model says
+
+
+class TextClassifier(TorchModel):
+    """A sequence classifier with its tokenizer.
+
+    Make one by `from_pretrained` or `from_trainer`; the constructor takes a module and a tokenizer that are at hand.
+
+    Args:
+        module: a transformers model for sequence classification, or a PEFT model around one.
+        tokenizer: the tokenizer it was trained with.
+        trainable: the parameters that influence is taken through: "all", a regular expression over their names, a
+            predicate, or None: those that require a gradient if some do not, else the last two layers and the head.
+        freeze_layers: instead of `trainable`, leave out the embeddings and so many layers from below.
+        max_length: tokens at which a text is cut; what model and tokenizer allow unless given.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        tokenizer: Any,
+        *,
+        trainable: Choice = None,
+        freeze_layers: int | None = None,
+        max_length: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.config = _config(module)
+        self.problem = _problem(self.config)
+        self.tokenizer = _checked_tokenizer(tokenizer, module)
+        few = _few_inputs(tokenizer, module)
+        chosen, self.choice = choose_parameters(module, trainable, freeze_layers, few)
+        super().__init__(module, LOSSES[self.problem], trainable=chosen)
+        self.label_names = {int(number): str(label) for number, label in (self.config.id2label or {}).items()}
+        self.max_length = _max_length(self.config, tokenizer) if max_length is None else int(max_length)
+        self.name = name or getattr(self.config, "_name_or_path", "") or type(module).__name__
+        found = FrozenLayers.of(module, self.parameters, few)
+        self._layers = found if isinstance(found, FrozenLayers) else None
+        self.why_no_prefix = found if isinstance(found, str) else self._try_prefix(few)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path_or_name: str | Path,
+        *,
+        trainable: Choice = None,
+        freeze_layers: int | None = None,
+        device: str | torch.device | None = None,
+        tokenizer: Any = None,
+        max_length: int | None = None,
+        trust_remote_code: bool = False,
+    ) -> "TextClassifier":
+        """Load a checkpoint directory or a hub name; weights from safetensors alone."""
+        module, own = checkpoint.load(path_or_name, tokenizer=tokenizer, trust_remote_code=trust_remote_code)
+        if device is not None:
+            module = module.to(device)
+        return cls(
+            module,
+            own,
+            trainable=trainable,
+            freeze_layers=freeze_layers,
+            max_length=max_length,
+            name=str(path_or_name),
+        )
+
+    @classmethod
+    def from_trainer(
+        cls, trainer: Any, *, trainable: Choice = None, freeze_layers: int | None = None, max_length: int | None = None
+    ) -> "TextClassifier":
+        """Take model and tokenizer of a transformers `Trainer`."""
+        tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
+        if tokenizer is None:
+            raise ModelError(
+                "the trainer has no tokenizer. Make it with Trainer(..., processing_class=tokenizer), or use "
+                "TextClassifier(trainer.model, tokenizer)."
+            )
+        return cls(trainer.model, tokenizer, trainable=trainable, freeze_layers=freeze_layers, max_length=max_length)
+
+    def __repr__(self) -> str:
+        words = super().__repr__().removeprefix("TorchModel(").removesuffix(")")
+        return f"TextClassifier({words}: {self.choice})"
+
+    # --- data ---------------------------------------------------------------------------------------------------------
+
+    def examples(
+        self,
+        texts: Sequence[str],
+        labels: Sequence[Any] | None = None,
+        *,
+        pairs: Sequence[str] | None = None,
+        slices: Sequence[str] | None = None,
+        source: str = "train",
+    ) -> TextExamples:
+        """Return texts, or pairs of texts, as examples; without labels, what the model predicts is their label.
+
+        Labels are names of the model's classes or their numbers; for several labels each a list of them, or of zeros
+        and ones; for regression numbers.
+        """
+        targets = None if labels is None else self._label_map.encode(labels, source=f"the labels of {source}")
+        return self._made(texts, targets, pairs=pairs, slices=slices, source=source)
+
+    def _made(self, texts: Sequence[str], targets: Any, **columns: Any) -> TextExamples:
+        """Return examples with these targets, or with predictions for None."""
+        blank = torch.zeros(len(texts), *self._target_shape(), dtype=self._target_dtype())
+        made = TextExamples(
+            texts,
+            blank if targets is None else torch.tensor(targets, dtype=self._target_dtype()),
+            self.tokenizer,
+            max_length=self.max_length,
+            label_names=self.label_names if self.problem == "single-label" else None,
+            **columns,
+        )
+        return made.with_predictions(self.predict(made)) if targets is None else made
+
+    def read(self, data: Any, source: str) -> Examples:
+        """Return as examples: a text, texts, rows or columns with a text and a label, a `TextTable`, or `Examples`."""
+        if isinstance(data, Examples):
+            return data
+        is_query = source == "queries"
+        if isinstance(data, str):
+            data = [data]
+        if isinstance(data, Sequence) and len(data) and all(isinstance(text, str) for text in data):
+            if not is_query:
+                raise DataError(
+                    f"{source} is a list of texts without labels. Give model.examples(texts, labels), or rows such as "
+                    '{"text": ..., "label": ...}.'
+                )
+            return self.examples(data, source=source)
+        table = data if isinstance(data, TextTable) else table_of(data, require_label=not is_query, source_name=source)
+        return self.from_table(table, source=source)
+
+    def from_table(self, table: TextTable, *, source: str = "train") -> TextExamples:
+        """Return the rows of a table as examples; a table without labels gets what the model predicts."""
+        labels: Any = None if table.labels is None else self._label_map.encode(table)
+        return self._made(table.texts, labels, pairs=table.pairs, slices=table.slices, source=source)
+
+    @property
+    def _label_map(self) -> LabelMap:
+        return LabelMap(self.label_names, problem=self.problem.removesuffix("-label"))
+
+    def logits(self, examples: Examples, *, batch_size: int = 256) -> Tensor:
+        """Return the outputs for every example, (examples, labels), on the CPU."""
+        everyone = examples.everyone()
+        order = everyone[examples.by_length(everyone)]
+        rows = []
+        with torch.no_grad():
+            for batch in examples.batches(batch_size, order):
+                rows.append(self.outputs(self.parameters, self.place(batch).inputs).cpu())
+        return torch.cat(rows)[order.argsort()]
+
+    def predict(self, examples: Examples, *, batch_size: int = 256) -> Tensor:
+        """Return what the model predicts, as targets: classes, yes or no for each label, or numbers."""
+        logits = self.logits(examples, batch_size=batch_size)
+        if self.problem == "single-label":
+            return logits.argmax(dim=1)
+        return (logits > 0).to(logits.dtype) if self.problem == "multi-label" else logits.squeeze(-1)
+
+    # --- from stored states -------------------------------------------------------------------------------------------
+
+    @property
+    def prefix(self) -> str | None:
+        """What is computed once: the embeddings and the layers below the first chosen parameter."""
+        if self._layers is None or self.why_no_prefix is not None:
+            return None
+        count = self._layers.count
+        return f"the embeddings and {count} frozen layer{'' if count == 1 else 's'}"
+
+    def encode(self, batch: Batch) -> Tensor:
+        """Return the hidden states at the first layer that is not frozen, (batch, tokens, width)."""
+        assert self._layers is not None
+        return self._layers.encode(lambda: super(TextClassifier, self).outputs(self.parameters, batch.inputs))
+
+    def outputs(self, parameters: dict[str, Tensor], inputs: Inputs) -> Tensor:
+        """Return the logits, from the stored states where the inputs carry them."""
+        if self._layers is None or not isinstance(inputs, dict) or STATES not in inputs:
+            return super().outputs(parameters, inputs)
+        rest = {name: tensor for name, tensor in inputs.items() if name != STATES}
+        with self._layers.skipped(inputs[STATES]):
+            return super().outputs(parameters, rest)
+
+    def fingerprint(self) -> str:
+        """Return a hash of the weights that are not chosen and of the configuration."""
+        digest = hashlib.sha256(json.dumps(self.config.to_dict(), sort_keys=True, default=str).encode())
+        digest.update(transformers.__version__.encode())
+        for name, tensor in sorted({**self._frozen, **self._buffers}.items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    def _try_prefix(self, few: dict[str, Tensor]) -> str | None:
+        """Return why going on from stored states does not give the same outputs, None if it does."""
+        batch = Batch(dict(few), next(iter(few.values())), torch.arange(2))
+        try:
+            with torch.no_grad():
+                whole = self.outputs(self.parameters, few)
+                states = self.encode(batch)
+                resumed = self.outputs(self.parameters, {**few, STATES: states})
+        except (ModelError, RuntimeError, TypeError, KeyError, ValueError) as error:
+            return f"the model could not be run from the middle: {error}"
+        difference = float((whole - resumed).abs().max())
+        if difference > 1e-4 * (1 + float(whole.abs().max())):
+            return f"running from the middle changed the outputs by {difference:.2g}"
+        return None
+
+    def _target_shape(self) -> tuple[int, ...]:
+        return () if self.problem == "single-label" or self.config.num_labels == 1 else (self.config.num_labels,)
+
+    def _target_dtype(self) -> torch.dtype:
+        return torch.int64 if self.problem == "single-label" else self.dtype
+
+
+def _few_inputs(tokenizer: Any, module: nn.Module) -> dict[str, Tensor]:
+    """Return two short texts of unequal length as inputs, on the module's device."""
+    device = next(module.parameters()).device
+    tokens = tokenizer(["a b c", "a b c d e f g h"], padding=True, return_tensors="pt")
+    return {name: tensor.to(device) for name, tensor in tokens.items()}
+
+
+def _config(module: nn.Module) -> Any:
+    """Return the configuration of the transformers model, and refuse what is none or cannot be differentiated."""
+    config = getattr(module, "config", None)
+    if config is None or not hasattr(config, "num_labels"):
+        raise ModelError(
+            f"{type(module).__name__} is not a transformers model for sequence classification: it has no config with "
+            "labels. Use fastif.TorchModel(module, loss=...) for any other module."
+        )
+    attention = str(getattr(config, "_attn_implementation", None))
+    if "flash" in attention or "flex" in attention or "paged" in attention:
+        raise ModelError(
+            f"the model runs {attention}, which has no second derivatives. Load it with attn_implementation='eager'."
+        )
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelError(
+            f"{type(module).__name__} is an encoder-decoder, and TextClassifier is not made for those. "
+            "fastif.TorchModel(module, loss='cross_entropy') may take it, with a dictionary of tensors as data."
+        )
+    return config
+
+
+def _problem(config: Any) -> Problem:
+    kind = getattr(config, "problem_type", None)
+    if kind == "multi_label_classification":
+        return "multi-label"
+    if kind == "regression" or (kind is None and config.num_labels == 1):
+        return "regression"
+    if config.num_labels == 1:
+        raise ModelError("the model has one label only, so that its prediction never changes and has no cause.")
+    return "single-label"
+
+
+def _checked_tokenizer(tokenizer: Any, module: nn.Module) -> Any:
+    if not callable(tokenizer) or not hasattr(tokenizer, "get_vocab"):
+        raise ConfigurationError(f"tokenizer must be a transformers tokenizer, not a {type(tokenizer).__name__}.")
+    if tokenizer.pad_token_id is None:
+        raise ModelError(
+            "the tokenizer has no padding token, so that texts cannot be put into one batch. Set the one that was used "
+            "in training, such as tokenizer.pad_token = tokenizer.eos_token, and the model's config.pad_token_id."
+        )
+    rows = int(module.get_input_embeddings().weight.shape[0])  # type: ignore[operator]
+    largest = max(tokenizer.get_vocab().values())
+    if largest >= rows:
+        raise ModelError(
+            f"the tokenizer has tokens up to number {largest}, but the model has embeddings for {rows}: they do not "
+            "belong together. Use the tokenizer that the model was trained with."
+        )
+    return tokenizer
+
+
+def _max_length(config: Any, tokenizer: Any) -> int:
+    """Return the most tokens that a text may have: what the tokenizer says, and what the model has positions for."""
+    limits = [tokenizer.model_max_length if tokenizer.model_max_length < 10**6 else LONGEST]
+    positions = getattr(config, "max_position_embeddings", None)
+    if isinstance(positions, int) and positions > 0:
+        # RoBERTa and its kin number positions from the padding token's number on
+        offset = config.pad_token_id + 1 if config.model_type in COUNT_FROM_PADDING else 0
+        limits.append(positions - offset)
+    return min(limits)

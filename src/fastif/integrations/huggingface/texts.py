@@ -1,0 +1,148 @@
+"""Texts as examples: tokenised once, kept at their true length, padded batch by batch.
+
+Knows tokenizers and labels as numbers; knows no model. What a person reads of an example is its text, never its tokens.
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fastif.batch import TARGET_KEY
+from fastif.data import Examples
+from fastif.errors import DataError, EmptyDataError
+
+Target = int | float | Sequence[int] | Sequence[float]
+CHUNK = 4096  # texts that go to the tokenizer together
+BETWEEN = " ⏐ "  # the two texts of a pair, on one line
+
+
+class TokenTable:
+    """Rows of token ids at their true length, side by side in one array for each input of the model."""
+
+    def __init__(
+        self, columns: dict[str, np.ndarray], lengths: Tensor, padding: dict[str, int], targets: Tensor
+    ) -> None:
+        self._columns = columns
+        self._padding = padding
+        self.lengths = lengths
+        self.targets = targets
+        self._starts = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Return one row: its tokens without padding, and its label."""
+        start, stop = self._starts[index : index + 2].tolist()
+        row: dict[str, Any] = {name: column[start:stop] for name, column in self._columns.items()}
+        return {**row, TARGET_KEY: self.targets[index]}
+
+    def with_targets(self, targets: Tensor) -> "TokenTable":
+        """Return the same rows with other targets."""
+        return TokenTable(self._columns, self.lengths, self._padding, targets)
+
+    def collate(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
+        """Pad rows on the right to the longest of them."""
+        longest = max(len(next(iter(row.values()))) for row in rows)
+        batch: dict[str, Tensor] = {}
+        for name in self._columns:
+            padded = np.full((len(rows), longest), self._padding[name], dtype=np.int64)
+            for number, row in enumerate(rows):
+                padded[number, : len(row[name])] = row[name]
+            batch[name] = torch.from_numpy(padded)
+        batch[TARGET_KEY] = torch.stack([row[TARGET_KEY] for row in rows])
+        return batch
+
+
+class TextExamples(Examples):
+    """Texts, or pairs of texts, with one label each, as examples of a model with this tokenizer.
+
+    `truncated` counts the texts that were longer than `max_length` tokens and were cut.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        targets: Sequence[Target] | Tensor,
+        tokenizer: Any,
+        *,
+        pairs: Sequence[str] | None = None,
+        max_length: int,
+        label_names: dict[int, str] | None = None,
+        slices: Sequence[str] | None = None,
+        source: str = "data",
+    ) -> None:
+        _check(texts, pairs, targets, source)
+        table, self.truncated = tokenize(texts, pairs, torch.as_tensor(targets), tokenizer, max_length)
+        self.texts, self.pairs, self.max_length = list(texts), None if pairs is None else list(pairs), max_length
+        shown = self.texts if pairs is None else [f"{one}{BETWEEN}{two}" for one, two in zip(texts, pairs, strict=True)]
+        super().__init__(
+            table, text=shown, label_names=label_names, slices=slices, collate=table.collate, source=source
+        )
+        self.lengths = table.lengths
+        self._table = table
+
+    @property
+    def targets(self) -> Tensor:
+        """The target of every example."""
+        return self._table.targets
+
+    def with_predictions(self, predictions: Tensor) -> "TextExamples":
+        """Return the same texts, with what a model predicts in the place of their labels."""
+        other = copy.copy(self)
+        other._items = other._table = self._table.with_targets(predictions)
+        other.targets_are_predictions = True
+        return other
+
+
+def tokenize(
+    texts: Sequence[str], pairs: Sequence[str] | None, targets: Tensor, tokenizer: Any, max_length: int
+) -> tuple[TokenTable, int]:
+    """Return the tokens of all texts, and how many texts had to be cut."""
+    parts: dict[str, list[np.ndarray]] = {}
+    lengths: list[int] = []
+    truncated = 0
+    for start in range(0, len(texts), CHUNK):
+        some = list(texts[start : start + CHUNK])
+        second = None if pairs is None else list(pairs[start : start + CHUNK])
+        encoded = tokenizer(some, second, truncation=True, max_length=max_length, padding=False, verbose=False)
+        counts = [len(ids) for ids in encoded["input_ids"]]
+        full = [row for row, count in enumerate(counts) if count >= max_length]
+        if full:
+            whole = tokenizer(
+                [some[row] for row in full],
+                None if second is None else [second[row] for row in full],
+                truncation=False,
+                padding=False,
+                verbose=False,
+            )
+            truncated += sum(len(ids) > max_length for ids in whole["input_ids"])
+        for name, rows in encoded.items():
+            flat = np.fromiter((token for row in rows for token in row), dtype=np.int32, count=sum(counts))
+            parts.setdefault(name, []).append(flat)
+        lengths += counts
+    columns = {name: np.concatenate(chunks) for name, chunks in parts.items()}
+    padding = {name: _padding(tokenizer, name) for name in columns}
+    return TokenTable(columns, torch.tensor(lengths), padding, targets), truncated
+
+
+def _padding(tokenizer: Any, name: str) -> int:
+    if name == "input_ids":
+        return int(tokenizer.pad_token_id)
+    return int(tokenizer.pad_token_type_id) if name == "token_type_ids" else 0
+
+
+def _check(texts: Sequence[str], pairs: Sequence[str] | None, targets: Any, source: str) -> None:
+    if len(texts) == 0:
+        raise EmptyDataError(f"{source} is empty: there is no text to work with. Pass at least one.")
+    for name, column in (("second texts", pairs), ("labels", targets)):
+        if column is not None and len(column) != len(texts):
+            raise DataError(f"{source} has {len(texts)} texts but {len(column)} {name}: give one each.")
+    for name, column in (("text", texts), ("second text", pairs or ())):
+        odd = next((row for row, text in enumerate(column) if not isinstance(text, str)), None)
+        if odd is not None:
+            raise DataError(f"the {name} of example {odd} of {source} is a {type(column[odd]).__name__}, not a string.")
