@@ -1,0 +1,106 @@
+"""The program `fastif`: its commands, and what happens when one of them fails.
+
+A failure that fastif knows is one message on stderr and exit status 1, wrong usage is status 2; a traceback is for
+those who ask for it with --debug.
+"""
+
+import os
+import sys
+import warnings
+from typing import Annotated
+
+import click
+import typer
+
+import fastif
+from fastif.cli import doctor, explain, train
+from fastif.cli.console import ERR
+from fastif.errors import ConfigurationError, FastifError
+
+app = typer.Typer(
+    name="fastif",
+    help="Which training examples made the model predict this, and how do I fix it?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("train")(train.train)
+app.command("explain")(explain.explain)
+app.command("doctor")(doctor.doctor)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fastif {fastif.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of a failure. May stand anywhere on the line.")
+    ] = False,
+) -> None:
+    """Read what stands before the command; --debug is taken off the line before that."""
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the program and return its exit status."""
+    line = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in line or bool(os.environ.get("FASTIF_DEBUG"))
+    line = [word for word in line if word != "--debug"]
+    warnings.showwarning = _show_warning
+    try:
+        status = app(line, standalone_mode=False)
+    except click.exceptions.Abort:
+        return _interrupted()
+    except click.ClickException as error:  # wrong usage, as typer sees it
+        error.show()
+        return 2
+    except KeyboardInterrupt:
+        return _interrupted()
+    except FastifError as error:
+        if debug:
+            raise
+        ERR.print(f"[bold red]Error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
+        return 2 if isinstance(error, ConfigurationError) else 1
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        ERR.print(
+            f"[bold red]Unexpected error:[/] {type(error).__name__}: {_plain(error)}\nThis should not happen. Run the "
+            "same line with --debug for the traceback.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return 1
+    return int(status or 0)
+
+
+def main() -> None:
+    """Enter from the installed script."""
+    sys.exit(run())
+
+
+def _interrupted() -> int:
+    ERR.print("\nInterrupted.", highlight=False)
+    return 130
+
+
+def _plain(error: BaseException) -> str:
+    """The words of an error, with nothing in them that rich would take for markup."""
+    return str(error).replace("[", r"\[")
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """Show our own warnings in one line; those of libraries are for developers."""
+    if issubclass(category, fastif.ConvergenceWarning):
+        ERR.print(f"[yellow]Warning:[/] {str(message).replace('[', chr(92) + '[')}", highlight=False, soft_wrap=True)

@@ -1,0 +1,68 @@
+"""Where the command line writes: results to stdout, everything else to stderr; and the bar that shows progress."""
+
+import json
+import sys
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+OUT = Console(highlight=False, soft_wrap=True)
+ERR = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class _Rate(ProgressColumn):
+    """How many a second."""
+
+    def render(self, task: Task) -> Text:
+        """Draw it."""
+        speed = task.finished_speed or task.speed
+        return Text("" if not speed else f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.2g}/s")
+
+
+class Bars:
+    """A bar for each stage on stderr, with rate and time left: the `Progress` of the command line.
+
+    On a stream that is no terminal nothing is drawn, so that logs stay readable.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+            _Rate(),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            console=ERR,
+            transient=False,
+            disable=quiet or not ERR.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> "Bars":
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def __call__(self, stage: str, done: int, total: int, /) -> None:
+        """Hear that `done` of `total` of a stage is finished."""
+        task = self._tasks.get(stage)
+        if task is None or (done == 0 and self._bars.tasks[self._bars.task_ids.index(task)].finished):
+            task = self._tasks[stage] = self._bars.add_task(stage, total=total)
+        self._bars.update(task, completed=done, total=total)
+
+
+def note(words: str) -> None:
+    """Tell a person something on stderr, where it is in nobody's way."""
+    ERR.print(Text(words))
+
+
+def print_json(content: Any) -> None:
+    """Write a result for a program: JSON on stdout, one line at its end."""
+    sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

@@ -1,0 +1,65 @@
+"""From what stands on the command line to a model and tables, with what a person should know about them said aloud."""
+
+from typing import Any
+
+import torch
+
+from fastif.cli.console import note
+from fastif.cli.options import Dtype
+from fastif.errors import ConfigurationError
+from fastif.integrations.huggingface import TextClassifier, TextExamples
+from fastif.integrations.tables import TextTable, read_table
+
+CONFLICTS_SHOWN = 3
+
+
+def pick_device(name: str | None) -> torch.device:
+    """Return the device of that name, or the best there is."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigurationError(f"--device {name} cannot be used: {reason}") from error
+    return device
+
+
+def load_model(name: str, *, device: str | None, dtype: Dtype, **choices: Any) -> TextClassifier:
+    """Load a classifier, on its device and in its dtype."""
+    wanted = torch.float64 if dtype is Dtype.FLOAT64 else None
+    model = TextClassifier.from_pretrained(name, device=pick_device(device), dtype=wanted, **choices)
+    note(f"Model: {name}, {model.module_name}, labels {model.labels_in_words()}.")
+    note(f"Influence through {model.parameters_in_words()}.")
+    return model
+
+
+def load_table(source: str, name: str, **columns: Any) -> TextTable:
+    """Read a table, and say which columns were taken and what looks odd."""
+    table = read_table(source, source_name=name, **columns)
+    note(f"{name.capitalize()}: {len(table):,} rows of {source}: {table.columns}.")
+    conflicts = table.conflicts()
+    if conflicts and table.labels is not None:
+        rows = sum(map(len, conflicts))
+        note(f"  {len(conflicts):,} texts stand there with different labels ({rows:,} rows), for instance:")
+        for group in conflicts[:CONFLICTS_SHOWN]:
+            places = ", ".join(f"{table.unit} {table.lines[row]}: {table.labels[row]}" for row in group[:4])
+            note(f"    {_short(table.texts[group[0]])!r} ({places})")
+    return table
+
+
+def as_examples(model: TextClassifier, table: TextTable, source: str) -> TextExamples:
+    """Tokenise a table, and say how many texts were cut."""
+    examples = model.from_table(table, source=source)
+    if examples.truncated:
+        note(
+            f"  {examples.truncated:,} of {len(examples):,} texts of {source} are longer than {model.max_length} tokens "
+            "and were cut there."
+        )
+    return examples
+
+
+def _short(text: str, width: int = 60) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"
