@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fastif import errors
-from fastif.integrations.tables import read_table
+from fastif.integrations.tables import LabelMap, read_table
 from fastif.integrations.tables.hub import HubName, is_hub_name
 
 datasets = pytest.importorskip("datasets")
@@ -81,6 +81,19 @@ def test_a_split_without_gold_labels() -> None:
     ):
         read_table("imdb:test")
     assert read_table("imdb:test", require_label=False).labels == [None, None]
+
+
+@pytest.mark.usefixtures("calls")
+def test_the_names_of_the_data_count_and_not_its_numbers() -> None:
+    table = read_table("imdb")
+    assert LabelMap({0: "POSITIVE", 1: "NEGATIVE"}).encode(table) == [0, 1, 0]
+    assert LabelMap({0: "LABEL_0", 1: "LABEL_1"}).encode(table) == [1, 0, 1]
+    assert LabelMap({0: "bad", 1: "good"}).encode(table) == [1, 0, 1]  # no name in common: numbers are all there is
+    with pytest.raises(errors.LabelError, match="the data has a class 'negative', and the model has positive"):
+        LabelMap({0: "positive", 1: "neutral"}).encode(table)
+    learned = LabelMap.learn(table)
+    assert learned.id2label == {0: "negative", 1: "positive"}
+    assert learned.encode(table) == [1, 0, 1]
 
 
 def test_selected_rows_and_empty_sets(monkeypatch: pytest.MonkeyPatch) -> None:
