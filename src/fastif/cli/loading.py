@@ -30,7 +30,8 @@ def load_model(name: str, *, device: str | None, dtype: Dtype, **choices: Any) -
     """Load a classifier, on its device and in its dtype."""
     wanted = torch.float64 if dtype is Dtype.FLOAT64 else None
     model = TextClassifier.from_pretrained(name, device=pick_device(device), dtype=wanted, **choices)
-    note(f"Model: {name}, {model.module_name}, labels {model.labels_in_words()}.")
+    labels = ", ".join(list(model.label_names.values())[:20]) if model.problem != "regression" else "a number"
+    note(f"Model: {name}, {type(model.module).__name__}, {model.problem}: {labels}.")
     note(f"Influence through {model.parameters_in_words()}.")
     return model
 

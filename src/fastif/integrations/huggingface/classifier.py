@@ -80,14 +80,17 @@ class TextClassifier(TorchModel):
         trainable: Choice = None,
         freeze_layers: int | None = None,
         device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
         tokenizer: Any = None,
         max_length: int | None = None,
         trust_remote_code: bool = False,
     ) -> "TextClassifier":
-        """Load a checkpoint directory or a hub name; weights from safetensors alone."""
+        """Load a checkpoint directory or a hub name; weights from safetensors alone.
+
+        Computation is in `dtype`, the checkpoint's own but at least float32 unless given.
+        """
         module, own = checkpoint.load(path_or_name, tokenizer=tokenizer, trust_remote_code=trust_remote_code)
-        if device is not None:
-            module = module.to(device)
+        module = module.to(device=device, dtype=dtype)
         return cls(
             module,
             own,
@@ -113,6 +116,12 @@ class TextClassifier(TorchModel):
     def __repr__(self) -> str:
         words = super().__repr__().removeprefix("TorchModel(").removesuffix(")")
         return f"TextClassifier({words}: {self.choice})"
+
+    def parameters_in_words(self) -> str:
+        """Return how many parameters influence is taken through, and which."""
+        chosen = sum(tensor.numel() for tensor in self.parameters.values())
+        every = chosen + sum(tensor.numel() for tensor in self._frozen.values())
+        return f"{chosen:,} of {every:,} parameters: {self.choice}"
 
     # --- data ---------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fastif.errors import ConfigurationError, StoredFileError
+from fastif.errors import ConfigurationError, DataError, StoredFileError
 from fastif.integrations.tables.decode import binary_kind
 from fastif.integrations.tables.raw import RawTable
 
@@ -21,8 +21,8 @@ def read_parquet(content: bytes, where: str) -> RawTable:
         import pyarrow.parquet
     except ImportError as error:
         raise ConfigurationError(
-            f"{where} is parquet, which needs pyarrow, and that is not installed: pip install 'fastif[hf]'. Without it, "
-            "fastif reads jsonl, csv and tsv."
+            f"{where} is parquet, which needs pyarrow, and that is not installed: pip install 'fastif[hf]'. Without "
+            "it, fastif reads jsonl, csv and tsv."
         ) from error
     if content[:4] != b"PAR1":
         kind = binary_kind(content)
@@ -31,16 +31,19 @@ def read_parquet(content: bytes, where: str) -> RawTable:
             f"{where} is no parquet file, whatever its name says: it does not begin with PAR1. {seen}"
         )
     try:
-        table = pyarrow.parquet.read_table(pyarrow.BufferReader(content))
+        table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content)).read()
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise StoredFileError(
             f"{where} cannot be read as parquet, so it is damaged or was not copied whole. pyarrow said: {error}"
         ) from error
-    return raw_of(table)
+    return raw_of(table, where)
 
 
-def raw_of(table: Any) -> RawTable:
+def raw_of(table: Any, where: str) -> RawTable:
     """Return the columns of a pyarrow.Table."""
+    twice = next((name for name in table.column_names if table.column_names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{where} has two columns called {twice!r}; each needs a name of its own.")
 
     def column(name: str) -> list[object]:
         values: list[object] = table.column(name).to_pylist()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from fastif.errors import DataError
-from fastif.integrations.tables.looks import looks_like_label, looks_like_text
+from fastif.integrations.tables.looks import WORDS, looks_like_label, looks_like_text
 from fastif.integrations.tables.raw import RawTable, shown
 
 FLAGS = {"text": "--text", "text_pair": "--text-pair", "label": "--label", "slice": "--slice"}
@@ -36,7 +36,7 @@ TEXTS = (
 )
 LABELS = (
     {"label", "labels", "goldlabel"},
-    {"class", "target", "sentiment", "intent", "category", "topic", "emotion", "polarity", "labelid", "y"},
+    {"class", "target", "sentiment", "intent", "category", "topic", "emotion", "polarity", "isduplicate", "y"},
     {"score", "rating", "stars", "similarity"},
 )
 
@@ -123,6 +123,8 @@ def _text_by_looks(raw: RawTable, found: dict[str, str], where: str) -> dict[str
     chosen = _one("text", names, raw, where)
     if not chosen:
         raise DataError(f"{where}: no column looks like the text. {_set('text', raw)}{_header_hint(raw)}")
+    if raw.has_header and len(chosen["text"].split()) > WORDS:
+        raise DataError(_data_above(chosen["text"], "has as many words as a text", where))
     return chosen
 
 
@@ -133,10 +135,7 @@ def _label_by_looks(raw: RawTable, found: dict[str, str], where: str, require_la
     if not chosen and require_label:
         raise DataError(f"{where}: no column looks like the label. {_set('label', raw)}{_header_hint(raw)}")
     if chosen and raw.has_header and chosen["label"] in raw.column(chosen["label"]):
-        raise DataError(
-            f"{where}: the first line, which should name the columns, looks like data, as {chosen['label']!r} comes "
-            "again as a value below. Put a header such as text,label above it."
-        )
+        raise DataError(_data_above(chosen["label"], "comes again as a value below", where))
     return chosen
 
 
@@ -172,6 +171,13 @@ def _set(role: str, raw: RawTable) -> str:
 
 def _header_hint(raw: RawTable) -> str:
     return " If these are no names, the file has no header: put one above." if raw.has_header else ""
+
+
+def _data_above(name: str, why: str, where: str) -> str:
+    return (
+        f"{where}: the first line, which should name the columns, looks like data, as {shown(name)} {why}. Put a line "
+        "of names such as text and label above it."
+    )
 
 
 def _listed(raw: RawTable) -> str:

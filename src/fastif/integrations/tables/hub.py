@@ -13,7 +13,8 @@ from fastif.errors import ConfigurationError, DataError, EmptyDataError
 from fastif.integrations.tables.arrow import raw_of
 from fastif.integrations.tables.raw import RawTable
 
-NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?(:[^:/]+){0,2}")
+PART = r"[\w.+-]+(?:\[[^\]]*\])?"  # of a split, datasets takes a range: train[:100]
+NAME = re.compile(rf"(\w[\w.-]*(?:/\w[\w.-]*)?)(?::({PART}))?(?::({PART}))?")
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,11 @@ class HubName:
     @classmethod
     def parsed(cls, source: str, split: str | None = None) -> HubName:
         """Take a name apart; `split` may be given beside it."""
-        name, *rest = source.split(":")
+        match = NAME.fullmatch(source)
+        if match is None:
+            raise ConfigurationError(f"{source!r} is no name of a data set: it is owner/name:configuration:split.")
+        name, *parts = match.groups()
+        rest = [part for part in parts if part is not None]
         inside = rest[-1] if rest else None
         if inside is not None and split is not None and inside != split:
             if len(rest) == 1:  # owner/name:configuration, with the split given beside it
@@ -77,4 +82,4 @@ def read_hub(wanted: HubName, where: str, *, default: str) -> RawTable:
         if not splits:
             raise EmptyDataError(f"{where} has no split and so no row.")
         loaded = loaded[splits[0] if len(splits) == 1 else default]
-    return raw_of(loaded.with_format("arrow")[:])
+    return raw_of(loaded.with_format("arrow")[:], where)

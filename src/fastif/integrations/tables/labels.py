@@ -141,8 +141,11 @@ class LabelMap:
             # the file says what its numbers mean, and the model knows those names, perhaps in another order
             named = self._classes.by_name(names[label]) if isinstance(label, int) and 0 <= label < len(names) else None
             return named, None
+        named = self._classes.by_name(label)
+        if isinstance(label, bool):  # true is a number only where no class is called true
+            return named, number if named is None else None
         is_id = self._numbers == "ids" and as_number(label) is not None
-        return None if is_id else self._classes.by_name(label), number
+        return None if is_id else named, number
 
     def _names_agree(self, names: Sequence[str]) -> bool:
         """Whether the model knows all the names that the file gives to its numbers; if none, its numbers are ids."""

@@ -22,9 +22,7 @@ def learned_names(table: TextTable) -> tuple[list[str], bool]:
     if table.labels is None:
         raise LabelError(f"{table.where} has no labels to learn. Name their column with --label (in Python: label=).")
     is_multi = any(isinstance(label, list) for label in table.labels)
-    if table.label_names is not None:
-        return table.label_names, is_multi
-    if is_multi and _is_hot(table):
+    if is_multi and table.label_names is None and _is_hot(table):
         first = table.labels[0]
         return [f"LABEL_{number}" for number in range(len(first) if isinstance(first, list) else 0)], True
     seen: dict[str, tuple[object, int]] = {}
@@ -34,6 +32,8 @@ def learned_names(table: TextTable) -> tuple[list[str], bool]:
                 raise LabelError(f"{table.where}, {table.unit} {line}: no label. Label the row or remove it.")
             seen.setdefault(written(each), (each, line))
     _check(seen, table)
+    if table.label_names is not None:
+        return table.label_names, is_multi
     if all(as_whole(name) is not None for name in seen):
         return sorted(seen, key=float), is_multi
     return sorted(seen), is_multi
@@ -64,4 +64,4 @@ def _is_hot(table: TextTable) -> bool:
     same = len({len(row) for row in rows}) == 1 and len(rows) == len(table)
     zero_one = all(not isinstance(each, str) and as_number(each) in (0.0, 1.0) for row in rows for each in row)
     # as numbers of classes, none would come twice in a row
-    return same and zero_one and any(len(set(row)) < len(row) or isinstance(row[0], float) for row in rows)
+    return same and zero_one and any(len(set(row)) < len(row) or isinstance((row or [0])[0], float) for row in rows)

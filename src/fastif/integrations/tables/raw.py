@@ -46,31 +46,26 @@ class BadRows:
 
     def __init__(self, where: str, unit: str) -> None:
         self._where, self._unit = where, unit
-        self._shown: list[str] = []
-        self._count = 0
-        self._kinds: set[type[DataError]] = set()
-        self._hints: dict[str, None] = {}  # in the order in which they came, each once
+        self._rows: dict[int, tuple[str, str, type[DataError]]] = {}
 
     def add(self, line: int, what: str, *, hint: str = "", kind: type[DataError] = DataError) -> None:
-        """Note one bad row; `hint` says what would help, beside correcting the row."""
-        self._count += 1
-        self._kinds.add(kind)
-        if len(self._shown) < SHOWN:
-            self._shown.append(f"{self._unit} {line}: {what}")
-            if hint:
-                self._hints[hint] = None
+        """Note one bad row, by the first thing wrong with it; `hint` says what helps, beside correcting the row."""
+        self._rows.setdefault(line, (what, hint, kind))
 
     def check(self) -> None:
         """Raise if there was a bad row."""
-        if not self._count:
+        if not self._rows:
             return
-        kind = self._kinds.pop() if len(self._kinds) == 1 else DataError
-        rows, them = ("row", "it") if self._count == 1 else ("rows", "them")
-        more = f"; and {self._count - len(self._shown)} more" if self._count > len(self._shown) else ""
-        hints = "".join(f" {hint}" for hint in self._hints)
-        raise kind(
-            f"{self._where}: {self._count} {rows} cannot be used. {'; '.join(self._shown)}{more}. "
-            f"Correct or remove {them}.{hints}"
+        count = len(self._rows)
+        first = sorted(self._rows)[:SHOWN]
+        told = "; ".join(f"{self._unit} {line}: {self._rows[line][0]}" for line in first)
+        more = f"; and {count - SHOWN} more" if count > SHOWN else ""
+        # each hint once, in the order of the rows
+        hints = "".join(dict.fromkeys(f" {self._rows[line][1]}" for line in first if self._rows[line][1]))
+        kinds = {kind for _, _, kind in self._rows.values()}
+        rows, them = ("row", "it") if count == 1 else ("rows", "them")
+        raise (kinds.pop() if len(kinds) == 1 else DataError)(
+            f"{self._where}: {count} {rows} cannot be used. {told}{more}. Correct or remove {them}.{hints}"
         )
 
 
