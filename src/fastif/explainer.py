@@ -160,6 +160,30 @@ class Explainer:
         _check_finite(values, "self-influence")
         return values, errors
 
+    def nearest(self, queries: Any, k: int) -> Tensor:
+        """Return the k training examples nearest to each query in the input of the last linear layer, (queries, k).
+
+        Nearness is no influence: this is what influence is to be compared with.
+        """
+        with self._differentiating():
+            placed = self._placed_queries(self.model.read(queries, "queries"))
+            neighbours = Nearest(k, by="features").prepare(
+                self.model, self._seen, batch_size=self.batch_size, progress=self._progress
+            )
+            found = neighbours.select(placed, self._measure)
+        return found.ids(len(self.train))
+
+    def train_losses(self, ids: Tensor) -> Tensor:
+        """Return the loss of some training examples."""
+        parts = []
+        with torch.no_grad():
+            for batch in self._seen.batches(self.batch_size, ids):
+                placed = self.model.place(batch)
+                parts.append(
+                    self.model.losses(self.model.outputs(self.model.parameters, placed.inputs), placed.targets)
+                )
+        return torch.cat(parts).cpu()
+
     @property
     def damping(self) -> Damping:
         """The damping in use, with what it means for this model."""

@@ -55,8 +55,8 @@ def as_examples(model: TextClassifier, table: TextTable, source: str) -> TextExa
     examples = model.from_table(table, source=source)
     if examples.truncated:
         note(
-            f"  {examples.truncated:,} of {len(examples):,} texts of {source} are longer than {model.max_length} tokens "
-            "and were cut there."
+            f"  {examples.truncated:,} of {len(examples):,} texts of {source} are longer than {model.max_length} "
+            "tokens and were cut there."
         )
     return examples
 

@@ -1,6 +1,7 @@
 """The options that several commands share, each with its words of help."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,9 +29,14 @@ Label = Annotated[
     str | None, typer.Option("--label", help="Column of the labels; guessed unless given.", rich_help_panel=DATA)
 ]
 Slice = Annotated[
-    str | None, typer.Option("--slice", help="Column that names the part of the data a row is of.", rich_help_panel=DATA)
+    str | None,
+    typer.Option("--slice", help="Column that names the part of the data a row is of.", rich_help_panel=DATA),
 ]
 Split = Annotated[str | None, typer.Option("--split", help="Split of a data set of the hub.", rich_help_panel=DATA)]
+DropUnlabelled = Annotated[
+    bool,
+    typer.Option("--drop-unlabelled", help='Leave out rows without a label, "-" or -1.', rich_help_panel=DATA),
+]
 Trainable = Annotated[
     str | None,
     typer.Option(
@@ -66,5 +72,9 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Of everything that is 
 BatchSize = Annotated[
     int | None,
     typer.Option("--batch-size", min=1, help="Texts that are computed together.", rich_help_panel=RUN),
+]
+Cache = Annotated[
+    Path | None,
+    typer.Option("--cache", help="Keep the states of frozen layers here, for later runs.", rich_help_panel=RUN),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON to stdout instead of tables.", rich_help_panel=RUN)]

@@ -1,0 +1,5 @@
+"""`fastif doctor`."""
+
+
+def doctor() -> None:
+    """Placeholder."""

@@ -1,0 +1,5 @@
+"""`fastif train`."""
+
+
+def train() -> None:
+    """Placeholder."""
