@@ -9,13 +9,15 @@ import sys
 import warnings
 from typing import Annotated
 
-import click
 import typer
 
 import fastif
 from fastif.cli import doctor, explain, train
 from fastif.cli.console import ERR
 from fastif.errors import ConfigurationError, FastifError
+
+# typer carries a click of its own in newer versions, so that what it raises is found through a class that it shows
+_WrongUsage: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 app = typer.Typer(
     name="fastif",
@@ -27,7 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train.train)
-app.command("explain")(explain.explain)
+app.command("explain", epilog=explain.EPILOG)(explain.explain)
 app.command("doctor")(doctor.doctor)
 
 
@@ -57,13 +59,11 @@ def run(arguments: list[str] | None = None) -> int:
     warnings.showwarning = _show_warning
     try:
         status = app(line, standalone_mode=False)
-    except click.exceptions.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return _interrupted()
-    except click.ClickException as error:  # wrong usage, as typer sees it
-        error.show()
+    except _WrongUsage as error:
+        error.show()  # type: ignore[attr-defined]
         return 2
-    except KeyboardInterrupt:
-        return _interrupted()
     except FastifError as error:
         if debug:
             raise

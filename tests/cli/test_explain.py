@@ -1,0 +1,183 @@
+"""`fastif explain` as a user runs it: what it writes, what it says, and how it fails."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fastif
+from fastif.cli.app import run
+from fastif.integrations.huggingface import TextClassifier
+from tests.integrations.huggingface.tiny import LABELS, QUERIES, QUERY_LABELS, TEXTS, module_of, tokenizer_of
+
+NAMES = {0: "good", 1: "bad", 2: "mixed"}
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    module: Any = module_of("bert", dtype=torch.float32)
+    module.config.id2label, module.config.label2id = NAMES, {name: number for number, name in NAMES.items()}
+    module.save_pretrained(tmp_path / "model")
+    tokenizer_of("bert").save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def write(path: Path, texts: Any, labels: Any = None) -> Path:
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["text", "label"] if labels else ["text"])
+        rows.writerows(
+            [[text, NAMES[label]] for text, label in zip(texts, labels, strict=True)] if labels else zip(texts)
+        )
+    return path
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Path:
+    return write(tmp_path / "train.csv", TEXTS, LABELS)
+
+
+def test_explains_from_files_and_agrees_with_the_library(
+    checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = write(tmp_path / "query.csv", QUERIES, QUERY_LABELS)
+    out = tmp_path / "run"
+    line = ["explain", str(checkpoint), "--train", str(train), "--query", str(query), "--top", "3", "--json", "-o"]
+    assert run([*line, str(out)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == json.loads((out / "explanation.json").read_text())
+    model = TextClassifier.from_pretrained(checkpoint)
+    explainer = fastif.Explainer(model, model.examples(TEXTS, LABELS))
+    expected = explainer.scores(model.examples(QUERIES, QUERY_LABELS, source="queries"))
+    torch.testing.assert_close(fastif.Scores.load(out / "scores").values, expected.values, rtol=1e-3, atol=1e-4)
+    for row, one in enumerate(told["queries"]):
+        assert one["text"] == QUERIES[row]
+        assert one["label"] == NAMES[QUERY_LABELS[row]]
+        assert one["right"] == (one["label"] == one["predicted"])
+        harmful = one["harmful"][0]
+        assert harmful["score"] == pytest.approx(float(expected.values[row].max()), rel=1e-3)
+        assert harmful["text"] == TEXTS[harmful["index"]]
+        assert harmful["line"] == harmful["index"] + 2  # below the header
+        assert harmful["loss_change_without_it"] == pytest.approx(-harmful["score"] / len(TEXTS))
+        losses = torch.nn.functional.cross_entropy(
+            model.logits(explainer.train), torch.tensor(LABELS), reduction="none"
+        )
+        assert harmful["own_loss"] == pytest.approx(float(losses[harmful["index"]]), rel=1e-4)
+    assert "layers 2 to 3 of 3 and the head" in told["influence_through"]
+
+
+def test_reads_well_on_a_terminal(checkpoint: Path, train: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", str(checkpoint), "--train", str(train), "--query-text", "bad [red]plot[/red]\x1b[2J"]) == 0
+    seen = capsys.readouterr()
+    assert "no label given, model says" in seen.out
+    assert "They support this prediction," in seen.out
+    assert "They speak against this prediction," in seen.out
+    assert "bad [red]plot[/red]" in seen.out  # text of the data is no markup
+    assert "\x1b[2J" not in seen.out  # and gives no orders to the terminal
+    assert "By nearest neighbours in embedding space alone:" in seen.out
+    assert "without it  about how the loss would change" in seen.out
+    assert "Influence through" in seen.err
+    assert "text -> label (guessed; set them with --text, --label)" in seen.err
+
+
+def test_wrong_predictions_alone(
+    checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = TextClassifier.from_pretrained(checkpoint)
+    predicted = model.predict(model.examples(TEXTS)).tolist()
+    labels = [predicted[0], *((label + 1) % 3 for label in predicted[1:])]
+    query = write(tmp_path / "query.csv", TEXTS, labels)
+    line = [
+        "explain",
+        str(checkpoint),
+        "--train",
+        str(train),
+        "--query",
+        str(query),
+        "--wrong",
+        "--limit",
+        "2",
+        "--json",
+    ]
+    assert run(line) == 0
+    seen = capsys.readouterr()
+    assert [one["text"] for one in json.loads(seen.out)["queries"]] == list(TEXTS[1:3])
+    assert "1 of 10 are predicted right (10.0%)" in seen.err
+    write(query, TEXTS, predicted)
+    assert run(line) == 1
+    assert "there is no wrong prediction to explain" in capsys.readouterr().err
+
+
+def test_the_same_states_are_found_again(checkpoint: Path, train: Path, tmp_path: Path) -> None:
+    line = ["explain", str(checkpoint), "--train", str(train), "--query-text", "dull", "--json"]
+    line += ["--cache", str(tmp_path / "cache")]
+    assert run(line) == 0
+    (file,) = (tmp_path / "cache").iterdir()
+    written = file.stat().st_mtime_ns
+    assert run(line) == 0
+    assert file.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "status"),
+    [
+        ({"model": "nothing/here/at/all"}, "there is no checkpoint at", 1),
+        ({"--train": "missing.csv"}, "there is no such file", 1),
+        ({"--label": "sentiment"}, "has no column 'sentiment'", 1),
+        ({"--device": "tpu9"}, "--device tpu9 cannot be used", 2),
+        ({"--freeze-layers": "7"}, "freeze_layers must be 0 to 3", 2),
+        ({"--trainable": "("}, "is not a regular expression", 2),
+        ({"--trainable": "nothing_like_it"}, "no parameter is chosen by", 1),
+        ({"--query": "other.csv"}, "--query FILE, or --query-text TEXT", 2),
+        ({"--top": "0"}, "--top", 2),
+    ],
+)
+def test_failures_are_one_message_and_no_traceback(
+    change: dict[str, str], words: str, status: int, checkpoint: Path, train: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"--train": str(train), "--query-text": "dull", **change}
+    model = given.pop("model", str(checkpoint))
+    line = ["explain", model, *(word for pair in given.items() for word in pair)]
+    assert run(line) == status
+    seen = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert words in seen
+    assert "Traceback" not in seen
+
+
+def test_labels_that_the_model_does_not_have(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "train.jsonl"
+    path.write_text('{"text": "dull", "label": "good"}\n{"text": "fine", "label": "goood"}\n')
+    assert run(["explain", str(checkpoint), "--train", str(path), "--query-text", "dull"]) == 1
+    words = capsys.readouterr().err
+    assert "line 2" in words
+    assert "good, bad, mixed" in words
+
+
+def test_nothing_is_overwritten(
+    checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").write_text("keep")
+    line = ["explain", str(checkpoint), "--train", str(train), "--query-text", "dull", "-o", str(tmp_path / "run")]
+    assert run(line) == 1
+    assert "nothing is overwritten" in capsys.readouterr().err
+    assert [each.name for each in (tmp_path / "run").iterdir()] == ["mine.txt"]
+
+
+def test_debug_shows_the_traceback(train: Path) -> None:
+    with pytest.raises(fastif.FastifError):
+        run(["explain", "/nothing", "--train", str(train), "--query-text", "dull", "--debug"])
+
+
+def test_help_has_an_example_and_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "--help"]) == 0
+    assert "Example" in capsys.readouterr().out
+    assert run(["--version"]) == 0
+    assert fastif.__version__ in capsys.readouterr().out
+    assert run(["explain"]) == 2
+    assert run(["explode"]) == 2
