@@ -7,6 +7,7 @@ format, or the errors of fastif; an OSError goes to the caller, who knows what w
 import hashlib
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,8 +29,34 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+    _sync_directory(path.parent)
+
+
+@contextmanager
+def making_directory(path: Path) -> Iterator[Path]:
+    """A temporary directory beside `path` that becomes it, whole and on disk, once the block has ended well.
+
+    An OSError if something is at `path` by then, an empty directory apart.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.mkdir()
+        yield temporary
+        for file in (each for each in temporary.rglob("*") if each.is_file()):
+            with open(file, "rb+") as stream:
+                os.fsync(stream.fileno())
+        if path.is_dir():
+            path.rmdir()  # only if it is empty
+        os.rename(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
     if os.name == "posix":  # elsewhere a directory cannot be opened
-        directory = os.open(path.parent, os.O_RDONLY)
+        directory = os.open(path, os.O_RDONLY)
         try:
             os.fsync(directory)
         finally:

@@ -28,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("train")(train.train)
+app.command("train", epilog=train.EPILOG)(train.train)
 app.command("explain", epilog=explain.EPILOG)(explain.explain)
 app.command("doctor")(doctor.doctor)
 

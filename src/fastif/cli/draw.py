@@ -1,4 +1,4 @@
-"""Explanations as a person reads them on a terminal: tables with class names, and in words what the numbers mean.
+"""Results as a person reads them on a terminal: tables with class names, and in words what the numbers mean.
 
 Texts come from data and may hold anything: they are shown as they are, never as markup, control characters taken out.
 """
@@ -31,6 +31,26 @@ def draw_explanation(result: dict[str, Any], console: Console) -> None:
         console.print(_neighbours(query))
         console.print()
     console.print(_legend(result))
+
+
+def draw_training(record: dict[str, Any], console: Console) -> None:
+    """Draw what the best epoch of a training came to on the dev set."""
+    epochs, rows = len(record["history"]), record["train"]["rows"]
+    console.print(Text(f"Trained on {rows:,} texts; epoch {record['best_epoch']} of {epochs} was kept.", style="bold"))
+    if record["dev"] is None:
+        console.print(Text("There was no dev set, so that nothing is known of other texts."))
+        return
+    measured = f"Mean squared error {record['dev_loss']:.4g}" if record["dev_accuracy"] is None else ""
+    measured = measured or f"Accuracy {record['dev_accuracy']:.1%}, mean loss {record['dev_loss']:.4f}"
+    console.print(Text(f"{measured}, on {record['dev']['rows']:,} texts of dev."))
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for name in ("label", "dev rows", "accuracy"):
+        table.add_column(name, justify="left" if name == "label" else "right")
+    for name, one in record["dev_by_label"].items():
+        share = f"{one['accuracy']:.1%}" if "accuracy" in one else "-"
+        table.add_row(*(Text(each) for each in (clean(name, WIDTH), f"{one['rows']:,}", share)))
+    if record["dev_by_label"]:
+        console.print(table)
 
 
 def _head(number: int, query: dict[str, Any]) -> Group:

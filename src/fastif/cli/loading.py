@@ -53,12 +53,17 @@ def load_table(source: str, name: str, **columns: Any) -> TextTable:
 def as_examples(model: TextClassifier, table: TextTable, source: str) -> TextExamples:
     """Tokenise a table, and say how many texts were cut."""
     examples = model.from_table(table, source=source)
+    note_cut(examples, model.max_length)
+    return examples
+
+
+def note_cut(examples: TextExamples, max_length: int) -> None:
+    """Say how many texts were cut, if any."""
     if examples.truncated:
         note(
-            f"  {examples.truncated:,} of {len(examples):,} texts of {source} are longer than {model.max_length} "
+            f"  {examples.truncated:,} of {len(examples):,} texts of {examples.source} are longer than {max_length} "
             "tokens and were cut there."
         )
-    return examples
 
 
 def _short(text: str, width: int = 60) -> str:

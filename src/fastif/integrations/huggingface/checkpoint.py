@@ -1,7 +1,8 @@
 """Load a sequence classifier and its tokenizer, from a directory or a hub name, and refuse what cannot be trusted.
 
 Weights are read from safetensors alone: a pickle runs code of whoever wrote it. A checkpoint without a trained head is
-refused, as transformers would make up a random one. Every failure is one text that says what was seen and what to do.
+refused, as transformers would make up a random one; `load_base` is for training and makes a new head on purpose. Every
+failure is one text that says what was seen and what to do.
 """
 
 import logging
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging as transformers_logging
@@ -30,6 +32,60 @@ def load(name: str | Path, *, tokenizer: Any = None, trust_remote_code: bool = F
         if tokenizer is None or isinstance(tokenizer, str | Path):
             tokenizer = load_tokenizer(tokenizer or name, trust_remote_code=trust_remote_code)
         return module.eval(), tokenizer
+
+
+def load_base(
+    name: str | Path, *, id2label: dict[int, str], problem_type: str, seed: int, trust_remote_code: bool = False
+) -> tuple[nn.Module, Any]:
+    """Return a model to be trained and its tokenizer: the encoder of a checkpoint, and a new head for these labels.
+
+    The head is drawn by the seed as transformers draws it, also where the checkpoint has one of its own.
+    """
+    path = Path(name)
+    if path.exists() or _looks_like_a_path(str(name)):
+        _check_directory(path)
+    if (path / ADAPTER).exists():
+        raise ModelError(f"{path} is a PEFT adapter, and no model to train. Merge it first: model.merge_and_unload().")
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+    kind = AutoModelForSequenceClassification
+    with _quiet(), torch.random.fork_rng(devices=[]):
+        try:
+            config = AutoConfig.from_pretrained(str(name), **options)
+            config.id2label, config.label2id = id2label, {label: number for number, label in id2label.items()}
+            config.problem_type = problem_type
+            module, loaded = kind.from_pretrained(
+                str(name),
+                config=config,
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,  # a head for other labels
+                output_loading_info=True,
+                **options,
+            )
+            torch.manual_seed(seed)
+            fresh = kind.from_config(config, **options)
+        except ImportError as error:
+            raise ModelError(f"the base {name} needs a package that is not installed: {_first_line(error)}.") from error
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            raise _refusal(name, error) from error
+        _draw_head(module, fresh, {*loaded["missing_keys"], *(key for key, *_ in loaded["mismatched_keys"])}, name)
+        return module.eval(), load_tokenizer(name, trust_remote_code=trust_remote_code)
+
+
+def _draw_head(module: nn.Module, fresh: nn.Module, made_up: set[str], name: str | Path) -> None:
+    """Give the head, and a pooler that the base does not have, the weights of a model that was drawn by a seed."""
+    encoder = f"{module.base_model_prefix}."
+    odd = sorted(key for key in made_up if key.startswith(encoder) and "pooler" not in key)
+    if odd:
+        raise ModelError(
+            f"the base {name} has no weights for {odd[0]}"
+            + (f" and {len(odd) - 1} more" if len(odd) > 1 else "")
+            + f", so that it is not the {type(module).__name__} of its config.json. Use a checkpoint of an encoder."
+        )
+    drawn = fresh.state_dict()
+    with torch.no_grad():
+        for key, tensor in module.state_dict().items():
+            if key in made_up or not key.startswith(encoder):
+                tensor.copy_(drawn[key])
 
 
 def load_tokenizer(name: str | Path, *, trust_remote_code: bool = False) -> Any:

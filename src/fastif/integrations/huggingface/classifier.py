@@ -19,6 +19,7 @@ from fastif.data import Examples
 from fastif.errors import ConfigurationError, DataError, ModelError
 from fastif.integrations.huggingface import checkpoint
 from fastif.integrations.huggingface.layers import FrozenLayers, choose_parameters
+from fastif.integrations.huggingface.record import RECORD, read_record
 from fastif.integrations.huggingface.texts import TextExamples
 from fastif.integrations.tables import LabelMap, TextTable, table_of
 from fastif.model import TorchModel
@@ -32,6 +33,16 @@ LOSSES: dict[Problem, str] = {
     "regression": "mse_loss",
 }
 COUNT_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "ibert", "data2vec-text")
+# of a configuration, what hidden states do not depend on: a model has the states of the base it was trained from
+NO_SETTINGS = (
+    "_name_or_path",
+    "architectures",
+    "dtype",
+    "id2label",
+    "label2id",
+    "problem_type",
+    "transformers_version",
+)
 LONGEST = 512  # tokens, where neither tokenizer nor model says
 
 
@@ -48,6 +59,8 @@ class TextClassifier(TorchModel):
         freeze_layers: instead of `trainable`, leave out the embeddings and so many layers from below.
         max_length: tokens at which a text is cut; what model and tokenizer allow unless given.
     """
+
+    numbers: Literal["auto", "names"] = "auto"  # how labels that are numbers are read; see LabelMap
 
     def __init__(
         self,
@@ -87,11 +100,16 @@ class TextClassifier(TorchModel):
     ) -> "TextClassifier":
         """Load a checkpoint directory or a hub name; weights from safetensors alone.
 
-        Computation is in `dtype`, the checkpoint's own but at least float32 unless given.
+        Computation is in `dtype`, the checkpoint's own but at least float32 unless given. Of a checkpoint that `fastif
+        train` wrote, the parameters that it trained are chosen unless others are.
         """
         module, own = checkpoint.load(path_or_name, tokenizer=tokenizer, trust_remote_code=trust_remote_code)
         module = module.to(device=device, dtype=dtype)
-        return cls(
+        record = read_record(path_or_name)
+        as_trained = record is not None and trainable is None and freeze_layers is None
+        if record is not None and as_trained:
+            trainable, freeze_layers = record.trainable, record.freeze_layers
+        model = cls(
             module,
             own,
             trainable=trainable,
@@ -99,6 +117,10 @@ class TextClassifier(TorchModel):
             max_length=max_length,
             name=str(path_or_name),
         )
+        if record is not None:
+            model.numbers = "names"  # as they were learned
+            model.choice = f"{record.trained} (as {RECORD} says)" if as_trained else model.choice
+        return model
 
     @classmethod
     def from_trainer(
@@ -179,7 +201,7 @@ class TextClassifier(TorchModel):
 
     @property
     def _label_map(self) -> LabelMap:
-        return LabelMap(self.label_names, problem=self.problem.removesuffix("-label"))
+        return LabelMap(self.label_names, problem=self.problem.removesuffix("-label"), numbers=self.numbers)
 
     def logits(self, examples: Examples, *, batch_size: int = 256) -> Tensor:
         """Return the outputs for every example, (examples, labels), on the CPU."""
@@ -193,7 +215,10 @@ class TextClassifier(TorchModel):
 
     def predict(self, examples: Examples, *, batch_size: int = 256) -> Tensor:
         """Return what the model predicts, as targets: classes, yes or no for each label, or numbers."""
-        logits = self.logits(examples, batch_size=batch_size)
+        return self.as_targets(self.logits(examples, batch_size=batch_size))
+
+    def as_targets(self, logits: Tensor) -> Tensor:
+        """Return what outputs predict, in the form of targets."""
         if self.problem == "single-label":
             return logits.argmax(dim=1)
         return (logits > 0).to(logits.dtype) if self.problem == "multi-label" else logits.squeeze(-1)
@@ -223,7 +248,8 @@ class TextClassifier(TorchModel):
 
     def fingerprint(self) -> str:
         """Return a hash of the weights that are not chosen and of the configuration."""
-        digest = hashlib.sha256(json.dumps(self.config.to_dict(), sort_keys=True, default=str).encode())
+        settings = {name: value for name, value in self.config.to_dict().items() if name not in NO_SETTINGS}
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
         digest.update(transformers.__version__.encode())
         for name, tensor in sorted({**self._frozen, **self._buffers}.items()):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -57,15 +57,26 @@ def choose_parameters(
         if freeze_layers:
             raise ConfigurationError("the layers of this model share their weights: freeze_layers cannot part them.")
         return (lambda name, parameter: True), "all parameters, as the layers share one set of weights"
-    frozen = max(0, len(layers) - DEFAULT_LAYERS) if freeze_layers is None else freeze_layers
+    frozen = default_frozen(module) if freeze_layers is None else freeze_layers
     if isinstance(frozen, bool) or not isinstance(frozen, int) or not 0 <= frozen <= len(layers):
         raise ConfigurationError(
             f"freeze_layers must be 0 to {len(layers)}, as the model has that many layers; not {frozen!r}."
         )
     below = names_below(module, FrozenLayers(layers, frozen), few)
     why = "as asked" if freeze_layers is not None else "the default, as a checkpoint does not say what was trained"
-    said = f"layers {frozen + 1} to {len(layers)} of {len(layers)} and the head" if frozen < len(layers) else "the head"
-    return (lambda name, parameter: name not in below), f"{said} ({why})"
+    return (lambda name, parameter: name not in below), f"{above_in_words(module, frozen)} ({why})"
+
+
+def above_in_words(module: nn.Module, frozen: int) -> str:
+    """Return what is left above so many frozen layers."""
+    count = len(find_layers(module)[1])
+    return f"layers {frozen + 1} to {count} of {count} and the head" if frozen < count else "the head"
+
+
+def default_frozen(module: nn.Module) -> int | None:
+    """Return how many layers are frozen where nobody says: all but the last two; None where layers share weights."""
+    _, layers = find_layers(module)
+    return None if _is_shared(module, layers) else max(0, len(layers) - DEFAULT_LAYERS)
 
 
 def names_below(module: nn.Module, layers: "FrozenLayers", few: dict[str, Tensor]) -> frozenset[str]:
