@@ -27,7 +27,7 @@ def load(name: str | Path, *, tokenizer: Any = None, trust_remote_code: bool = F
     path = Path(name)
     if path.exists() or _looks_like_a_path(str(name)):
         _check_directory(path)
-    with _quiet():
+    with quiet():
         module = _load_adapter(path) if (path / ADAPTER).exists() else _load_model(name, trust_remote_code)
         if tokenizer is None or isinstance(tokenizer, str | Path):
             tokenizer = load_tokenizer(tokenizer or name, trust_remote_code=trust_remote_code)
@@ -48,7 +48,7 @@ def load_base(
         raise ModelError(f"{path} is a PEFT adapter, and no model to train. Merge it first: model.merge_and_unload().")
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     kind = AutoModelForSequenceClassification
-    with _quiet(), torch.random.fork_rng(devices=[]):
+    with quiet(), torch.random.fork_rng(devices=[]):
         try:
             config = AutoConfig.from_pretrained(str(name), **options)
             config.id2label, config.label2id = id2label, {label: number for number, label in id2label.items()}
@@ -191,7 +191,7 @@ def _looks_like_a_path(name: str) -> bool:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep transformers' own notices and bars away: what matters in them is raised as an error here."""
     level = transformers_logging.get_verbosity()
     bars = transformers_logging.is_progress_bar_enabled()

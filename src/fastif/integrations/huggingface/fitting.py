@@ -81,7 +81,7 @@ class Fitting:
     def run(self, learning_rate: float, *, progress: Progress = silent, on_epoch: OnEpoch = lambda epoch: None) -> Fit:
         """Fit from the model's own parameters on, until the epochs are over or the dev set has seen no gain."""
         recipe, total = self.recipe, len(self.train)
-        steps = recipe.epochs * -(-total // recipe.batch_size)
+        steps = self._steps()
         leaves = {name: tensor.detach().clone().requires_grad_() for name, tensor in self.model.parameters.items()}
         optimizer = _optimizer(leaves, recipe)
         epochs: list[Epoch] = []
@@ -109,10 +109,11 @@ class Fitting:
         return Fit(kept, epochs, learning_rate)
 
     def choose_rate(self, progress: Progress = silent) -> tuple[float, dict[str, float | None]]:
-        """Return the rate with the lowest loss after a short run, and the losses of all; None for one that diverged.
+        r"""Return a rate from those of short runs, and the losses that they came to; None for one that diverged.
 
         Each run starts from the same parameters and sees the same part of the training set once. Its loss is that on
-        the dev set or, without one, on what it saw.
+        the dev set or, without one, on what it saw. A long run wants a lower rate than a short one: with $r$ of the
+        lowest loss after $s$ steps, a run of $T$ steps gets $r \sqrt{s / T}$.
         """
         count = max(1, round(TRIED * len(self.train)), min(len(self.train), 10 * self.recipe.batch_size))
         order = torch.randperm(len(self.train), generator=generator(self.recipe.seed, TRIAL))
@@ -133,7 +134,12 @@ class Fitting:
                 f"the loss was not finite at any learning rate from {RATES[0]:g} to {RATES[-1]:g}. Look for odd labels "
                 "or texts, or give a lower learning rate."
             )
-        return min(finite, key=lambda rate: finite[rate]), {f"{rate:g}": loss for rate, loss in losses.items()}
+        longer = self._steps() / trial._steps()
+        best = min(finite, key=lambda rate: finite[rate]) / longer**0.5
+        return float(f"{best:.2g}"), {f"{rate:g}": loss for rate, loss in losses.items()}
+
+    def _steps(self) -> int:
+        return self.recipe.epochs * -(-len(self.train) // self.recipe.batch_size)
 
     def _step(self, leaves: Parameters, optimizer: torch.optim.Optimizer, ids: Tensor, where: str) -> float:
         """Take one step, and return the mean loss of its batch before it."""

@@ -19,7 +19,7 @@ class Recipe:
     Args:
         epochs: passes over the training set, at most.
         batch_size: texts of one step.
-        learning_rate: r; "auto" tries a few rates on a part of the data and takes the one with the lowest loss.
+        learning_rate: r; "auto" tries a few on a part of the data, and lowers the best for the longer run.
         weight_decay: of AdamW, on parameters with two dimensions or more.
         patience: stop after so many epochs in a row that were no better on the dev set than the best.
         dev_share: share of the training set that is kept aside as a dev set where none is given; 0 for none.

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastif.errors import StoredFileError
 from fastif.files import making_directory
+from fastif.integrations.huggingface.checkpoint import quiet
 from fastif.integrations.huggingface.classifier import TextClassifier
 from fastif.integrations.huggingface.record import RECORD
 
@@ -38,7 +39,7 @@ class TrainedClassifier:
         tokenizer = self.model.tokenizer
         longest = tokenizer.model_max_length
         try:
-            with making_directory(path) as temporary:
+            with making_directory(path) as temporary, quiet():
                 module.save_pretrained(temporary)
                 tokenizer.model_max_length = self.model.max_length  # whoever loads it cuts texts where training did
                 tokenizer.save_pretrained(temporary)
