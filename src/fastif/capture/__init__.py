@@ -3,6 +3,7 @@
 from fastif.capture.factors import Factor, Lookup, Outer, Scale, Shift
 from fastif.capture.forward import CaptureError, Forward, capture, run_forward
 from fastif.capture.plan import Plan, make_plan
+from fastif.capture.route import Route, find_route
 
 __all__ = [
     "CaptureError",
@@ -11,9 +12,11 @@ __all__ = [
     "Lookup",
     "Outer",
     "Plan",
+    "Route",
     "Scale",
     "Shift",
     "capture",
+    "find_route",
     "make_plan",
     "run_forward",
 ]
