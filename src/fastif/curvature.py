@@ -27,10 +27,10 @@ Kind = Literal["gauss-newton", "hessian"]
 KINDS = ("gauss-newton", "hessian")
 SYMMETRY_EXAMPLES = 32
 RESIDENT_BYTES = 2**28  # data below this size stays on the model's device between passes
-# Counted in forward passes over T positions: a vector takes a forward-mode derivative and a pull-back; a Jacobian row a
-# backward pass, its gradient written out, and two products with every vector, which see one position instead of T.
-# Of a few such ratios these agree with `python -m fastif.bench.products` in where the ways cross.
-VECTOR_COST, ROW_COST, ROW_PRODUCT_COST = 4.0, 2.0, 1.0
+# Counted in forward passes. A vector takes a forward-mode derivative and a pull-back. A Jacobian row takes a backward
+# pass and its gradient's making; that is written to memory, and multiplied twice with every vector, once for an example
+# and not at each of its T positions. Fitted to where the two ways cross in `python -m fastif.bench.products`.
+VECTOR_COST, ROW_COST, ROW_WRITING_COST, ROW_PRODUCT_COST = 4.0, 2.0, 48.0, 1.5
 EXAMPLES_AT_ONCE = 4  # with fewer in the budget of rows, passes are too small
 
 
@@ -126,7 +126,8 @@ class CurvatureOperator:
             return False  # whatever a plan would say, which takes some passes to make
         if self.jacobian.route.plan is None or self.jacobian.examples_at_once < EXAMPLES_AT_ONCE:
             return False
-        return self.rows_per_example * (ROW_COST + ROW_PRODUCT_COST * width / self.jacobian.positions) < by_vectors
+        for_each_row = ROW_COST + (ROW_WRITING_COST + ROW_PRODUCT_COST * width) / self.jacobian.positions
+        return self.rows_per_example * for_each_row < by_vectors
 
     def __call__(self, block: Block, damping: float = 0.0) -> Block:
         """Return (H + weight_decay I + damping I) v for every vector v of the block."""
