@@ -20,7 +20,6 @@ from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selec
 from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
-from fastif.derivatives import gradients
 from fastif.errors import ConfigurationError, ModelError, NonFiniteError, ShapeError
 from fastif.explanation import Explanation, QueryExplanation, strongest
 from fastif.losses import PerExample, measure_name, resolve_measure
@@ -28,7 +27,7 @@ from fastif.model import TorchModel, require_one_each
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress, resolve
 from fastif.scores import Scores
-from fastif.scoring import scan
+from fastif.scoring import choose, scan
 from fastif.self_influence import self_influence
 from fastif.solvers import Identity, Lanczos, PreparedSolver, Solution, Solver, check_damping, choose_solver
 from fastif.solvers.eigen import EigenSystem
@@ -257,12 +256,13 @@ class Explainer:
         self._check_weights()
         values: list[Tensor] = []
         solutions: list[Solution] = []
+        notes: list[str] = []
         done = 0
         with self._differentiating():
             selection = self._select(queries, reduce)
             for block in self._query_blocks(queries, reduce):
                 solutions.append(self._solve(block))
-                values.append(-selection.score(solutions[-1].value, self._scan, first=done))
+                values.append(-selection.score(solutions[-1].value, partial(self._scan, notes=notes), first=done))
                 done += vectors.width(block)
         table = torch.cat(values)
         provenance = {
@@ -271,6 +271,7 @@ class Explainer:
             "queries": len(queries),
             "residuals": [residual for solution in solutions for residual in solution.residuals()],
             "converged": [flag for solution in solutions for flag in solution.converged.tolist()],
+            "scoring": list(dict.fromkeys(notes)),
             **selection.provenance(),
         }
         return Scores(table, selection.ids(len(table)), provenance, copy=False), solutions
@@ -299,7 +300,11 @@ class Explainer:
         assert self._nearest is not None
         return self._nearest.prepare(self.model, self._seen, batch_size=self.batch_size, progress=self._progress)
 
-    def _scan(self, directions: Block, ids: Tensor | None) -> Tensor:
+    def _scan(self, directions: Block, ids: Tensor | None, notes: list[str] | None = None) -> Tensor:
+        """Score, and add to the notes how that was done."""
+        choice = choose(self.model, self.train, directions, ids=ids)
+        if notes is not None:
+            notes.append(choice.note)
         return scan(
             self.model,
             self._seen,
@@ -307,6 +312,7 @@ class Explainer:
             ids=ids,
             batch_size=self.batch_size,
             progress=self._progress,
+            choice=choice,
         )
 
     def _with_prefix(self, data: Examples) -> Examples:
@@ -332,7 +338,7 @@ class Explainer:
         """Yield the gradients of the queries' measure, in blocks that fit; one mean vector if so asked."""
         total: Block | None = None
         for batch in self._placed_queries(queries):
-            block = gradients(self.model, batch, self._measure)
+            block = self._operator.jacobian.gradients(batch, self._measure)
             if reduce is None:
                 yield block
             else:
