@@ -29,7 +29,7 @@ from fastif.progress import Progress, resolve
 from fastif.scores import Scores
 from fastif.scoring import choose, scan
 from fastif.self_influence import self_influence
-from fastif.solvers import Identity, Lanczos, PreparedSolver, Solution, Solver, check_damping, choose_solver
+from fastif.solvers import Auto, Identity, Lanczos, PreparedSolver, Solution, Solver, check_damping
 from fastif.solvers.eigen import EigenSystem
 from fastif.solvers.exact import dual_size
 from fastif.solvers.lanczos import PreparedLanczos
@@ -221,15 +221,15 @@ class Explainer:
     def _prepared(self) -> tuple[PreparedSolver, Damping]:
         """The solver after it has seen H, and the damping, which may depend on H: made when first needed."""
         with self._differentiating():
-            solver = choose_solver(self._operator) if self._solver == "auto" else self._solver
+            solver = Auto() if self._solver == "auto" else self._solver
             if not isinstance(solver, Identity):
                 self._operator.check_symmetry()
             prepared = solver.prepare(self._operator)
             own = getattr(prepared, "own_damping", None)
-            rank = min(self._operator.size, dual_size(self._operator))
-            decay = self._operator.weight_decay
+            used: CurvatureOperator = getattr(prepared, "operator", self._operator)  # perhaps over fewer examples
+            rank = min(used.size, dual_size(used))
             wanted, spectrum = self._wanted_damping, prepared.spectrum()
-            return prepared, choose_damping(wanted, spectrum, rank=rank, weight_decay=decay, own=own)
+            return prepared, choose_damping(wanted, spectrum, rank=rank, weight_decay=used.weight_decay, own=own)
 
     @cached_property
     def _eigensystem(self) -> EigenSystem:
@@ -241,8 +241,9 @@ class Explainer:
             return solver
         if isinstance(solver, PreparedLanczos):
             return solver.system
+        used = getattr(solver, "operator", self._operator)  # perhaps over fewer examples
         with self._differentiating():
-            return Lanczos(rank=max(8, min(64, self._block_size // 2))).prepare(self._operator).system
+            return Lanczos(rank=max(8, min(64, self._block_size // 2))).prepare(used).system
 
     def _check_weights(self) -> None:
         """Raise if the model was trained on since this explainer was made: what is prepared would not fit it."""
@@ -302,7 +303,7 @@ class Explainer:
 
     def _scan(self, directions: Block, ids: Tensor | None, notes: list[str] | None = None) -> Tensor:
         """Score, and add to the notes how that was done."""
-        choice = choose(self.model, self.train, directions, ids=ids)
+        choice = choose(self.model, self._seen, directions, ids=ids)
         if notes is not None:
             notes.append(choice.note)
         return scan(

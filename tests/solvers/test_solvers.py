@@ -12,6 +12,7 @@ from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError, ConvergenceError, ConvergenceWarning
 from fastif.solvers import Solution, choose_solver, exact
+from fastif.solvers.auto import LEAST_SUBSAMPLE, affordable_examples
 from fastif.solvers.nystrom import Nystrom
 from tests.problems import (
     CASE_NAMES,
@@ -291,3 +292,13 @@ def test_the_choice_follows_the_size() -> None:
     assert chosen(100, 50) == fastif.Exact("dual")
     assert chosen(3000, 3500) == fastif.ConjugateGradient()
     assert chosen(1000, 60_000) == fastif.ConjugateGradient()
+
+
+def test_the_automatic_choice_takes_a_part_of_the_data_where_a_pass_would_be_long() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(600, 500), torch.nn.Tanh(), torch.nn.Linear(500, 60))
+    data = fastif.Examples((torch.zeros(9, 600), torch.zeros(9, dtype=torch.int64)))
+    operator = CurvatureOperator(fastif.TorchModel(module, loss="cross_entropy"), data)
+    assert affordable_examples(operator) is None
+    data.lengths = torch.full((9,), 10**6)  # as if each were a text of a million tokens
+    assert affordable_examples(operator) == LEAST_SUBSAMPLE
+    assert choose_solver(operator, seed=3) == fastif.ConjugateGradient(subsample=LEAST_SUBSAMPLE, seed=3)

@@ -17,6 +17,7 @@ from fastif.files import replacing
 from fastif.integrations.huggingface import TextClassifier
 from fastif.integrations.tables import TextTable, table_of
 from fastif.prefix import PrefixCache
+from fastif.solvers import Auto
 
 EPILOG = "Example: fastif explain runs/sentiment --train train.csv --query dev.csv --wrong -o runs/why"
 
@@ -87,6 +88,7 @@ def explain(
         explainer = fastif.Explainer(
             classifier,
             train_examples,
+            solver=Auto(seed=seed),
             damping="auto" if damping is None else damping,
             batch_size=batch_size or 64,
             progress=bars,
