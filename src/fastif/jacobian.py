@@ -16,7 +16,7 @@ from torch import Tensor
 from fastif import derivatives, vectors
 from fastif.batch import Batch
 from fastif.capture import CaptureError, Factor, Lookup, Outer, Plan, Route, capture, find_route, run_forward
-from fastif.derivatives import output_hessians
+from fastif.derivatives import output_hessians, require_finite
 from fastif.losses import PerExample
 from fastif.model import Model
 from fastif.vectors import Block
@@ -80,7 +80,9 @@ class Jacobian:
         except CaptureError:
             forward = None
         outputs = model.outputs(model.parameters, batch.inputs) if forward is None else forward.outputs
-        values, directions = torch.linalg.eigh(output_hessians(model, outputs, batch).double())
+        hessians = output_hessians(model, outputs, batch).double()
+        require_finite(hessians)  # or eigh would speak of convergence
+        values, directions = torch.linalg.eigh(hessians)
         rounding = values.shape[1] * torch.finfo(outputs.dtype).eps * values.abs().max()
         # a softmax does not bend along (1, ..., 1): its smallest eigenvalue is zero, whatever rounding says
         for column in range(1 if model.loss_is_softmax else 0, values.shape[1]):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
-from fastif.errors import NonFiniteError
+from fastif.derivatives import require_finite
 
 RESOLUTION = 0.005  # of the largest eigenvalue: the damping at which the effective dimension must have settled
 
@@ -102,15 +102,6 @@ def trace(operator: CurvatureOperator, *, probes: int = 32, seed: int = 0) -> tu
     signs = vectors.random(operator.model.parameters, probes, seed=seed, draw=_signs)
     values = vectors.dot(signs, operator(signs)).double()
     return float(values.mean()), float(values.std() / probes**0.5)
-
-
-def require_finite(curvature: Tensor) -> None:
-    """Raise if a product with H, or H itself, holds a number that is not finite."""
-    if not torch.isfinite(curvature).all():
-        raise NonFiniteError(
-            "a product with the curvature holds a NaN or an infinity. The loss has no finite second derivative at "
-            "these weights; look for operations such as sqrt or log at zero."
-        )
 
 
 def _ritz(diagonals: list[Tensor], off_diagonals: list[Tensor]) -> tuple[Tensor, Tensor]:

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
-from fastif.derivatives import MOST_VECTORS_AT_ONCE
+from fastif.derivatives import MOST_VECTORS_AT_ONCE, require_finite
 from fastif.errors import ConfigurationError
 from fastif.solvers.eigen import EigenSystem
-from fastif.spectrum import require_finite
 
 Form = Literal["auto", "primal", "dual"]
 ROWS_PER_POSITION = 12  # up to which rows are cheaper than columns, on a perceptron of 1,000 to 2,000 parameters
