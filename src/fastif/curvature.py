@@ -19,6 +19,7 @@ from fastif.data import Examples
 from fastif.derivatives import gauss_newton_product, hessian_product
 from fastif.errors import ConfigurationError, ModelError
 from fastif.jacobian import CHECKED_EXAMPLES, Jacobian, product_by_rows
+from fastif.keeping import Keep, nothing_kept
 from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.vectors import Block
@@ -44,6 +45,7 @@ class CurvatureOperator:
         weight_decay: c of a term c/2 ||theta||^2 in the objective, which adds c to the diagonal.
         ids: take the mean over these examples only.
         batch_size: how many examples go through the model together.
+        keep: where pieces of long work are kept, for those who make something of this operator.
 
     >>> import fastif
     >>> model = fastif.TorchModel(torch.nn.Linear(1, 1, bias=False), loss="mse_loss")
@@ -63,13 +65,14 @@ class CurvatureOperator:
         ids: Tensor | None = None,
         batch_size: int = 256,
         progress: Progress = silent,
+        keep: Keep = nothing_kept,
     ) -> None:
         if kind not in KINDS:
             raise ConfigurationError(f"curvature must be one of {', '.join(KINDS)}, not {kind!r}.")
         if not weight_decay >= 0:
             raise ConfigurationError(f"weight_decay must be zero or positive, not {weight_decay}.")
         self.model, self.data, self.kind, self.weight_decay = model, data, kind, weight_decay
-        self.batch_size, self.progress = batch_size, progress
+        self.batch_size, self.progress, self.keep = batch_size, progress, keep
         self._ids = ids
         self._resident: list[Batch] | None = None
 
@@ -90,6 +93,7 @@ class CurvatureOperator:
             ids=everyone[drawn],
             batch_size=self.batch_size,
             progress=self.progress,
+            keep=self.keep,
         )
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fastif import __version__, vectors
+from fastif import vectors
 from fastif.batch import Batch
 from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selection, candidate_ids
 from fastif.curvature import CurvatureOperator, Kind
@@ -22,23 +22,27 @@ from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
 from fastif.errors import ConfigurationError, ModelError, NonFiniteError, ShapeError
 from fastif.explanation import Explanation, QueryExplanation, strongest
+from fastif.keeping import Keep, Tensors, content_sha256, nothing_kept
 from fastif.losses import PerExample, measure_name, resolve_measure
 from fastif.model import TorchModel, require_one_each
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress, resolve
 from fastif.scores import Scores
-from fastif.scoring import choose, scan
+from fastif.scoring import Choice, choose, scan
 from fastif.self_influence import self_influence
 from fastif.solvers import Auto, Identity, Lanczos, PreparedSolver, Solution, Solver, check_damping
+from fastif.solvers.base import from_tensors, to_tensors
 from fastif.solvers.eigen import EigenSystem
 from fastif.solvers.exact import dual_size
 from fastif.solvers.lanczos import PreparedLanczos
 from fastif.vectors import Block
+from fastif.version import __version__
 
 BLOCK_BYTES = 2**30  # what the vectors of one block solve may take
 VECTORS_IN_A_SOLVE = 8  # that a solver holds for each query: solution, residual, direction, their images
 MOST_QUERIES_AT_ONCE = 512
 DEFAULT_CACHE = PrefixCache()
+KEPT_EXAMPLES = 8192  # scores of so many examples are one piece of the work
 
 
 class Explainer:
@@ -57,6 +61,7 @@ class Explainer:
         batch_size: examples that go through the model together; it changes speed and memory, not scores.
         progress: show how far long work is; None shows it on a terminal.
         prefix_cache: where to keep what the model computes below the first trainable layer; None computes it each time.
+        keep: where pieces of the work are kept, so that a run which was killed can go on: `RunStore.piece`.
 
     >>> import torch, fastif
     >>> x, y = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([1.0, 2.0, 2.7])
@@ -83,6 +88,7 @@ class Explainer:
         batch_size: int = 256,
         progress: bool | Progress | None = None,
         prefix_cache: PrefixCache | None = DEFAULT_CACHE,
+        keep: Keep = nothing_kept,
     ) -> None:
         _check_arguments(model, solver, damping, batch_size)
         self.model = model
@@ -100,7 +106,7 @@ class Explainer:
             for data in {id(each): each for each in (self.train, hessian)}.values():
                 model.check(model.place(data.batch(range(min(len(data), 8)))))
         self._versions = _versions(model)
-        self._prefix_cache = prefix_cache
+        self._prefix_cache, self._keep = prefix_cache, keep
         self._seen = self._with_prefix(self.train)
         self._operator = CurvatureOperator(
             model,
@@ -109,6 +115,7 @@ class Explainer:
             weight_decay=weight_decay,
             batch_size=batch_size,
             progress=self._progress,
+            keep=keep,
         )
 
     def scores(self, queries: Any, *, reduce: Literal["mean"] | None = None) -> Scores:
@@ -288,7 +295,9 @@ class Explainer:
 
     def _solve(self, block: Block) -> Solution:
         solver, damping = self._prepared
-        return solver.solve(block, damping.value or 0.0)
+        name = f"solution at damping {damping.value} of {self._identity(block)}"
+        kept = self._keep(name, lambda: to_tensors(solver.solve(block, damping.value or 0.0)))
+        return from_tensors(kept, block, solver.description)
 
     def _select(self, queries: Examples, reduce: Literal["mean"] | None) -> Selection:
         if self._nearest is None:
@@ -306,15 +315,30 @@ class Explainer:
         choice = choose(self.model, self._seen, directions, ids=ids)
         if notes is not None:
             notes.append(choice.note)
-        return scan(
+        wanted = self._seen.everyone() if ids is None else ids
+        name = f"scores of {self._identity({**directions, 'ids': wanted})}"
+        rows, done = [], 0
+        for chunk in wanted.split(len(wanted) if self._keep is nothing_kept else KEPT_EXAMPLES):
+            make = partial(self._scan_chunk, directions, chunk, choice, done, len(wanted))
+            rows.append(self._keep(f"{name} from {done}", make)["values"])
+            done += len(chunk)
+        return torch.cat(rows, dim=1)
+
+    def _identity(self, tensors: Tensors) -> str:
+        """Return what tells a piece of work from others, if pieces are kept."""
+        return "" if self._keep is nothing_kept else content_sha256(tensors)
+
+    def _scan_chunk(self, directions: Block, ids: Tensor, choice: Choice, done: int, total: int) -> Tensors:
+        values = scan(
             self.model,
             self._seen,
             directions,
             ids=ids,
             batch_size=self.batch_size,
-            progress=self._progress,
+            progress=lambda stage, here, _: self._progress(stage, done + here, total),
             choice=choice,
         )
+        return {"values": values}
 
     def _with_prefix(self, data: Examples) -> Examples:
         """Return the data as seen from above the frozen layers, where the model has such and they are kept."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.derivatives import require_finite
+from fastif.keeping import Tensors
 
 RESOLUTION = 0.005  # of the largest eigenvalue: the damping at which the effective dimension must have settled
 
@@ -68,6 +69,16 @@ def lanczos_spectrum(
     that. No basis is stored: without reorthogonalisation Lanczos finds some values twice, with their weight shared,
     which leaves both uses right.
     """
+
+    def make() -> Tensors:
+        found = _iterate(operator, probes, steps, tolerance, seed)
+        return {"values": found.values, "weights": found.weights}
+
+    kept = operator.keep(f"spectrum over {operator.examples} examples {probes} {steps} {tolerance} {seed}", make)
+    return Spectrum(kept["values"], kept["weights"], exact=False)
+
+
+def _iterate(operator: CurvatureOperator, probes: int, steps: int, tolerance: float, seed: int) -> Spectrum:
     current = vectors.random(operator.model.parameters, probes, seed=seed)
     current = vectors.scale(current, 1 / vectors.norm(current))
     previous = vectors.scale(current, 0.0)

@@ -15,26 +15,25 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
-from fastif import __version__
 from fastif.errors import ConfigurationError, StoredFileError
 from fastif.files import json_sha256, replacing, sha256
+from fastif.keeping import Tensors, content_sha256
+from fastif.version import __version__
 
 FORMAT = "fastif.run"
 FORMAT_VERSION = 1
 RUNNING, COMPLETE = "running", "complete"
 DESCRIPTION = "run.json"
 PARTS = "parts"
-
-Tensors = dict[str, Tensor]
+LOCK = ".lock"
 
 
 class RunStore:
@@ -58,19 +57,12 @@ class RunStore:
         """
         directory = Path(path)
         with _writing(directory):
-            pass
+            _check_free(directory)
         with _locked(directory):
-            file = directory / DESCRIPTION
-            if file.exists():
+            if (directory / DESCRIPTION).exists():
                 description = _read(directory)
                 _check_same(directory, description["request"], request)
             else:
-                others = sorted(each.name for each in directory.iterdir() if each.name != ".lock")
-                if others:
-                    raise StoredFileError(
-                        f"{directory} holds {others[0]} and is no run, so that nothing is written there. Choose "
-                        "another directory."
-                    )
                 description = _new(request)
             store = cls(directory, description)
             store._write_description()
@@ -108,19 +100,33 @@ class RunStore:
             return found
         made = {key: tensor.detach().cpu().contiguous() for key, tensor in make().items()}
         with _writing(file.parent), replacing(file) as temporary:
-            save_file(made, temporary, metadata={"name": name, "sha256": _content_sha256(made)})
+            save_file(made, temporary, metadata={"name": name, "sha256": content_sha256(made)})
         return made
 
     def add(self, name: str, write: Callable[[Path], None]) -> None:
         """Write one of the files of the result, whole or not at all, and note its hash."""
         with _writing(self.path), replacing(self.path / name) as temporary:
             write(temporary)
+        self.note(name)
+
+    def note(self, name: str) -> None:
+        """Take a file that was written here whole, by something that knows its own format, into the result."""
         self._description["files"][name] = sha256(self.path / name)
 
     def add_json(self, name: str, content: Any) -> None:
         """Write a result that JSON can hold."""
         words = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         self.add(name, lambda path: _write_text(path, words))
+
+    def add_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write rows as JSON, one a line."""
+
+        def write(path: Path) -> None:
+            with open(path, "w", encoding="utf-8") as stream:
+                for row in rows:
+                    stream.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+
+        self.add(name, write)
 
     def add_tensors(self, name: str, tensors: Tensors) -> None:
         """Write a result that is tensors."""
@@ -159,6 +165,15 @@ class RunStore:
         words = json.dumps(self._description, indent=1, sort_keys=True, allow_nan=False) + "\n"
         with _writing(self.path), replacing(self.path / DESCRIPTION) as temporary:
             _write_text(temporary, words)
+
+
+def _check_free(directory: Path) -> None:
+    """Raise for a directory that holds something and is no run."""
+    others = sorted(each.name for each in directory.iterdir() if each.name != LOCK)
+    if others and DESCRIPTION not in others:
+        raise StoredFileError(
+            f"{directory} holds {others[0]} and is no run, so that nothing is written there. Choose another directory."
+        )
 
 
 def _new(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,16 +231,8 @@ def _load_piece(file: Path, name: str) -> Tensors | None:
             noted = opened.metadata() or {}
     except (OSError, SafetensorError):
         return None
-    whole = noted.get("name") == name and noted.get("sha256") == _content_sha256(tensors)
+    whole = noted.get("name") == name and noted.get("sha256") == content_sha256(tensors)
     return tensors if whole else None
-
-
-def _content_sha256(tensors: Tensors) -> str:
-    digest = hashlib.sha256()
-    for key, tensor in sorted(tensors.items()):
-        digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _write_text(path: Path, words: str) -> None:
@@ -236,7 +243,7 @@ def _write_text(path: Path, words: str) -> None:
 def _locked(directory: Path) -> Iterator[None]:
     """Keep other writers out while this one works; the system lets go of the lock however the process ends."""
     with _writing(directory):
-        file = open(directory / ".lock", "a+")  # noqa: SIM115 - closed below, and the lock with it
+        file = open(directory / LOCK, "a+")  # noqa: SIM115 - closed below, and the lock with it
     try:
         _take_lock(file.fileno())
     except OSError as error:

@@ -209,7 +209,7 @@ def test_a_subsample_changes_the_matrix_and_says_so() -> None:
     block = as_block(right_sides(), operator)
     seen, expected = (vectors.flatten(each.solve(block, 0.1).value) for each in (prepared, part))
     assert relative_error(seen, expected) < 1e-6
-    assert "on 10 examples" in prepared.description
+    assert f"on 10 of {operator.examples} examples" in prepared.description
 
 
 def test_a_loss_that_is_not_convex_in_the_outputs_has_a_dual_too() -> None:

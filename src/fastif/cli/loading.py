@@ -1,5 +1,7 @@
 """From what stands on the command line to a model and tables, with what a person should know about them said aloud."""
 
+from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -59,6 +61,11 @@ def as_examples(model: TextClassifier, table: TextTable, source: str) -> TextExa
             "tokens and were cut there."
         )
     return examples
+
+
+def plain_arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a command as JSON can hold them."""
+    return {name: str(value) if isinstance(value, Path | StrEnum) else value for name, value in sorted(given.items())}
 
 
 def _short(text: str, width: int = 60) -> str:
