@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import fastif
 from fastif.batch import Batch
-from fastif.capture import CaptureError, Plan, capture, make_plan
+from fastif.capture import CaptureError, Plan, capture, make_plan, run_forward
 from fastif.derivatives import gradients
 from tests.problems import CASE_NAMES, case, model_of
 from tests.test_model import State
@@ -231,3 +231,22 @@ def test_no_grad_outside_does_not_matter() -> None:
     model, batch = placed(nn.Sequential(linear(), nn.Tanh(), linear()), torch.randn(4, 3))
     with torch.no_grad():
         assert_captured(model, batch)
+
+
+def test_many_backward_passes_share_one_forward_pass() -> None:
+    model, batch = placed(nn.Sequential(linear(), nn.Tanh(), linear()), torch.randn(5, 4, 3))
+    plan = make_plan(model, batch, lambda outputs, _: outputs.sum(dim=(1, 2)))
+    forward = run_forward(model, batch, plan)
+    for position in range(4):
+        weights = torch.zeros_like(forward.outputs)
+        weights[:, position] = 1.0
+
+        def measure(outputs: Tensor, targets: Tensor, position: int = position) -> Tensor:
+            return outputs[:, position].sum(dim=1)
+
+        expected = gradients(model, batch, measure)
+        shared = forward.factors(forward.outputs, weights, keep=True)
+        alone = capture(model, batch, plan, measure)
+        for factor, other in zip(shared, alone, strict=True):
+            torch.testing.assert_close(factor.gradients(), expected[factor.name].flatten(1))
+            torch.testing.assert_close(other.gradients(), expected[factor.name].flatten(1))

@@ -10,7 +10,13 @@ from torch.autograd.function import once_differentiable
 import fastif
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
-from fastif.derivatives import directional_derivatives, gradients, hessian_product, vectors_at_once
+from fastif.derivatives import (
+    directional_derivatives,
+    gauss_newton_product,
+    gradients,
+    hessian_product,
+    vectors_at_once,
+)
 from fastif.errors import ConfigurationError, ModelError
 from tests import oracles, problems
 from tests.problems import CASE_NAMES, CURVATURES, as_block, case, matrix, model_of, operator_of, relative_error
@@ -22,8 +28,35 @@ from tests.problems import CASE_NAMES, CURVATURES, as_block, case, matrix, model
 def test_products_equal_the_dense_matrix(name: str, curvature: str, width: int) -> None:
     operator = operator_of(name, curvature)
     rows = torch.randn(width, operator.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    seen = vectors.flatten(operator(as_block(rows, operator)))
-    assert relative_error(seen, rows @ matrix(name, curvature)) < 1e-9
+    block, expected = as_block(rows, operator), rows @ matrix(name, curvature)
+    assert relative_error(vectors.flatten(operator(block)), expected) < 1e-9
+    if operator.rows_are_cheaper(width):
+        assert relative_error(one_by_one(operator, block), expected) < 1e-9
+
+
+def one_by_one(operator: CurvatureOperator, block: vectors.Block) -> Tensor:
+    """The mean product by general derivatives, whatever the operator would choose."""
+    product = gauss_newton_product if operator.kind == "gauss-newton" else hessian_product
+    parts = [vectors.flatten(product(operator.model, batch, block)) for batch in operator.batches()]
+    return torch.stack(parts).sum(dim=0) / operator.examples
+
+
+def test_rows_are_chosen_for_many_vectors_few_outputs_and_many_positions() -> None:
+    def chosen(name: str) -> list[bool]:
+        operator = operator_of(name)
+        return [operator.rows_are_cheaper(width) for width in (1, 2, 40)]
+
+    assert chosen("transformer") == [False, False, True]  # two classes bend in one direction; five positions
+    assert chosen("cnn_batchnorm") == [False, False, True]
+    assert chosen("multi_label") == [False, False, False]  # four outputs bend in four directions, one position each
+    assert chosen("lstm") == [False, False, False]  # cannot be captured
+    assert not operator_of("transformer", "hessian").rows_are_cheaper(40)
+
+
+def test_rows_that_do_not_fit_are_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = operator_of("transformer")
+    monkeypatch.setattr("fastif.jacobian.BYTES", 3 * 8 * operator.size)
+    assert not operator.rows_are_cheaper(40)
 
 
 @pytest.mark.parametrize("curvature", CURVATURES)
@@ -145,6 +178,7 @@ def test_operations_without_forward_mode_are_differentiated_backwards(
     block = as_block(rows, operator)
     expected = rows @ dense(module, names, "cross_entropy", (x, y))
     assert relative_error(vectors.flatten(operator(block)), expected) < 1e-9
+    assert relative_error(one_by_one(operator, block), expected) < 1e-9
     batch = model.place(fastif.Examples((x, y)).batch(range(6)))
     slopes = oracles.per_example_gradients(module, names, "cross_entropy", (x, y))
     assert relative_error(directional_derivatives(model, batch, block).detach(), rows @ slopes.T) < 1e-9
@@ -156,7 +190,9 @@ def test_an_operation_that_can_be_differentiated_once_only_is_refused() -> None:
     operator = CurvatureOperator(model, fastif.Examples((torch.randn(3, 2), torch.tensor([0, 1, 0]))))
     block = vectors.random(model.parameters, 2, seed=0)
     with pytest.raises(ModelError, match="once_differentiable"):
-        operator(block)
+        gauss_newton_product(model, next(operator.batches()), block)
+    with pytest.raises(ModelError, match="once_differentiable"):
+        operator.check_symmetry()
     with pytest.raises(ModelError, match="plain torch functions"):
         hessian_product(model, next(operator.batches()), block)
 

@@ -311,7 +311,9 @@ def test_arguments_of_the_wrong_kind_are_named() -> None:
         fastif.TorchModel(complex_module, loss="mse_loss")
 
 
-@pytest.mark.parametrize("solver", [fastif.Exact("primal"), fastif.ConjugateGradient(), fastif.Lanczos(rank=3)])
+@pytest.mark.parametrize(
+    "solver", [fastif.Exact("primal"), fastif.Exact("dual"), fastif.ConjugateGradient(), fastif.Lanczos(rank=3)]
+)
 def test_a_loss_without_a_finite_second_derivative(solver: Any) -> None:
     flat = nn.Linear(4, 3).double()
     nn.init.zeros_(flat.weight)

@@ -266,6 +266,9 @@ def test_every_result_says_how_it_was_made() -> None:
     assert max(record["residuals"]) < 1e-10
     assert record["method"] == explainer.solver_description
     assert "exact" in record["method"]
+    assert record["scoring"] == ["captured 6 of 6 parameters"]
+    one = explainer.scores(tuple(column[:1] for column in small().queries)).provenance
+    assert one["scoring"] == ["forward mode, for 1 direction(s)"]
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others() -> None:

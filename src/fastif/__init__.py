@@ -1,7 +1,5 @@
 """fastif: which training examples made the model predict this, and how do I fix it?"""
 
-__version__ = "0.1.0"
-
 from fastif.candidates import Nearest
 from fastif.data import Examples
 from fastif.errors import ConvergenceWarning, FastifError
@@ -10,6 +8,7 @@ from fastif.explanation import Explanation
 from fastif.model import TorchModel
 from fastif.scores import Scores
 from fastif.solvers import ConjugateGradient, Exact, Identity, Lanczos, LiSSA
+from fastif.version import __version__ as __version__
 
 __all__ = [
     "ConjugateGradient",

@@ -6,8 +6,8 @@ Neither is ever formed here: `CurvatureOperator` multiplies a block of vectors b
 This file knows models and data, and no solver.
 """
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from typing import Literal
 
 import torch
@@ -18,6 +18,8 @@ from fastif.batch import Batch
 from fastif.data import Examples
 from fastif.derivatives import gauss_newton_product, hessian_product
 from fastif.errors import ConfigurationError, ModelError
+from fastif.jacobian import CHECKED_EXAMPLES, Jacobian, product_by_rows
+from fastif.keeping import Keep, nothing_kept
 from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.vectors import Block
@@ -26,6 +28,11 @@ Kind = Literal["gauss-newton", "hessian"]
 KINDS = ("gauss-newton", "hessian")
 SYMMETRY_EXAMPLES = 32
 RESIDENT_BYTES = 2**28  # data below this size stays on the model's device between passes
+# Counted in forward passes. A vector takes a forward-mode derivative and a pull-back. A Jacobian row takes a backward
+# pass and its gradient's making; that is written to memory, and multiplied twice with every vector, once for an example
+# and not at each of its T positions. Fitted to where the two ways cross in `python -m fastif.bench.products`.
+VECTOR_COST, ROW_COST, ROW_WRITING_COST, ROW_PRODUCT_COST = 4.0, 2.0, 48.0, 1.5
+EXAMPLES_AT_ONCE = 4  # with fewer in the budget of rows, passes are too small
 
 
 class CurvatureOperator:
@@ -38,6 +45,7 @@ class CurvatureOperator:
         weight_decay: c of a term c/2 ||theta||^2 in the objective, which adds c to the diagonal.
         ids: take the mean over these examples only.
         batch_size: how many examples go through the model together.
+        keep: where pieces of long work are kept, for those who make something of this operator.
 
     >>> import fastif
     >>> model = fastif.TorchModel(torch.nn.Linear(1, 1, bias=False), loss="mse_loss")
@@ -57,15 +65,15 @@ class CurvatureOperator:
         ids: Tensor | None = None,
         batch_size: int = 256,
         progress: Progress = silent,
+        keep: Keep = nothing_kept,
     ) -> None:
         if kind not in KINDS:
             raise ConfigurationError(f"curvature must be one of {', '.join(KINDS)}, not {kind!r}.")
         if not weight_decay >= 0:
             raise ConfigurationError(f"weight_decay must be zero or positive, not {weight_decay}.")
         self.model, self.data, self.kind, self.weight_decay = model, data, kind, weight_decay
-        self.batch_size, self.progress = batch_size, progress
+        self.batch_size, self.progress, self.keep = batch_size, progress, keep
         self._ids = ids
-        self._product = gauss_newton_product if kind == "gauss-newton" else hessian_product
         self._resident: list[Batch] | None = None
 
     def subsample(self, count: int | None, *, seed: int) -> "CurvatureOperator":
@@ -85,6 +93,7 @@ class CurvatureOperator:
             ids=everyone[drawn],
             batch_size=self.batch_size,
             progress=self.progress,
+            keep=self.keep,
         )
 
     @property
@@ -103,11 +112,41 @@ class CurvatureOperator:
         batch = self.model.place(self.data.batch([0]))
         return self.model.outputs(self.model.parameters, batch.inputs).numel()
 
+    @property
+    def rows_per_example(self) -> int:
+        """How many Jacobian rows one example has: a softmax over C classes bends in C - 1 directions, others in C."""
+        return self.outputs_per_example - self.model.loss_is_softmax
+
+    @cached_property
+    def jacobian(self) -> Jacobian:
+        """The gradients of each example, one by one."""
+        few = torch.arange(min(CHECKED_EXAMPLES, self.examples), device="cpu")
+        return Jacobian(self.model, self.batch(few))
+
+    def rows_are_cheaper(self, width: int) -> bool:
+        """Whether Jacobian rows give a product with this many vectors sooner than one derivative for each does."""
+        by_vectors = VECTOR_COST * width
+        if self.kind != "gauss-newton" or by_vectors <= ROW_COST * self.rows_per_example:
+            return False  # whatever a plan would say, which takes some passes to make
+        if self.jacobian.route.plan is None or self.jacobian.examples_at_once < EXAMPLES_AT_ONCE:
+            return False
+        for_each_row = ROW_COST + (ROW_WRITING_COST + ROW_PRODUCT_COST * width) / self.jacobian.positions
+        return self.rows_per_example * for_each_row < by_vectors
+
     def __call__(self, block: Block, damping: float = 0.0) -> Block:
         """Return (H + weight_decay I + damping I) v for every vector v of the block."""
+        if self.rows_are_cheaper(vectors.width(block)):
+            return self._mean(partial(product_by_rows, self.jacobian), block, damping)
+        return self._mean(self._general, block, damping)
+
+    def _general(self, batch: Batch, block: Block) -> Block:
+        product = gauss_newton_product if self.kind == "gauss-newton" else hessian_product
+        return product(self.model, batch, block)
+
+    def _mean(self, product: Callable[[Batch, Block], Block], block: Block, damping: float = 0.0) -> Block:
         total = vectors.scale(block, (self.weight_decay + damping) * self.examples)
         for batch in self.batches():
-            total = vectors.add(total, self._product(self.model, batch, block))
+            total = vectors.add(total, product(batch, block))
         return vectors.scale(total, 1 / self.examples)
 
     def batch(self, positions: Tensor) -> Batch:
@@ -118,7 +157,8 @@ class CurvatureOperator:
     def check_symmetry(self) -> None:
         """Raise if u . H v and v . H u differ on a few examples, as they do where torch has a wrong derivative."""
         pair = vectors.random(self.model.parameters, 2, seed=0)
-        image = self.subsample(SYMMETRY_EXAMPLES, seed=0)(pair)
+        part = self.subsample(SYMMETRY_EXAMPLES, seed=0)
+        image = part._mean(part._general, pair)  # from Jacobian rows it would be symmetric whatever they are
         swapped = {name: tensor.flip(0) for name, tensor in image.items()}
         left, right = vectors.dot(pair, swapped).tolist()
         size = float(vectors.norm(pair).max() * vectors.norm(image).max())

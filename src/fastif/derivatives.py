@@ -17,7 +17,7 @@ from torch.func import grad, jvp, vjp, vmap
 
 from fastif import vectors
 from fastif.batch import Batch, Inputs
-from fastif.errors import FastifError, ModelError
+from fastif.errors import FastifError, ModelError, NonFiniteError
 from fastif.losses import PerExample
 from fastif.model import Model
 from fastif.vectors import Block, Vector
@@ -129,6 +129,15 @@ def output_hessians(model: Model, outputs: Tensor, batch: Batch) -> Tensor:
     fast, plain = partial(_hvp, total_loss, point), partial(_plain_hvp, total_loss, point)
     bend = _over_block(model, batch, directions, lambda: fast, lambda: plain)["outputs"].transpose(0, 1)
     return (bend + bend.mT) / 2
+
+
+def require_finite(curvature: Tensor) -> None:
+    """Raise if a product with H, or H itself, holds a number that is not finite."""
+    if not torch.isfinite(curvature).all():
+        raise NonFiniteError(
+            "a product with the curvature holds a NaN or an infinity. The loss has no finite second derivative at "
+            "these weights; look for operations such as sqrt or log at zero."
+        )
 
 
 # --- functions to differentiate --------------------------------------------------------------------------------------

@@ -14,32 +14,35 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fastif import __version__, vectors
+from fastif import vectors
 from fastif.batch import Batch
 from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selection, candidate_ids
 from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
-from fastif.derivatives import gradients
 from fastif.errors import ConfigurationError, ModelError, NonFiniteError, ShapeError
 from fastif.explanation import Explanation, QueryExplanation, strongest
+from fastif.keeping import Keep, Tensors, content_sha256, nothing_kept
 from fastif.losses import PerExample, measure_name, resolve_measure
 from fastif.model import TorchModel, require_one_each
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress, resolve
 from fastif.scores import Scores
-from fastif.scoring import scan
+from fastif.scoring import Choice, choose, scan
 from fastif.self_influence import self_influence
-from fastif.solvers import Identity, Lanczos, PreparedSolver, Solution, Solver, check_damping, choose_solver
+from fastif.solvers import Auto, Identity, Lanczos, PreparedSolver, Solution, Solver, check_damping
+from fastif.solvers.base import from_tensors, to_tensors
 from fastif.solvers.eigen import EigenSystem
 from fastif.solvers.exact import dual_size
 from fastif.solvers.lanczos import PreparedLanczos
 from fastif.vectors import Block
+from fastif.version import __version__
 
 BLOCK_BYTES = 2**30  # what the vectors of one block solve may take
 VECTORS_IN_A_SOLVE = 8  # that a solver holds for each query: solution, residual, direction, their images
 MOST_QUERIES_AT_ONCE = 512
 DEFAULT_CACHE = PrefixCache()
+KEPT_EXAMPLES = 8192  # scores of so many examples are one piece of the work
 
 
 class Explainer:
@@ -58,6 +61,7 @@ class Explainer:
         batch_size: examples that go through the model together; it changes speed and memory, not scores.
         progress: show how far long work is; None shows it on a terminal.
         prefix_cache: where to keep what the model computes below the first trainable layer; None computes it each time.
+        keep: where pieces of the work are kept, so that a run which was killed can go on: `RunStore.piece`.
 
     >>> import torch, fastif
     >>> x, y = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([1.0, 2.0, 2.7])
@@ -84,6 +88,7 @@ class Explainer:
         batch_size: int = 256,
         progress: bool | Progress | None = None,
         prefix_cache: PrefixCache | None = DEFAULT_CACHE,
+        keep: Keep = nothing_kept,
     ) -> None:
         _check_arguments(model, solver, damping, batch_size)
         self.model = model
@@ -101,7 +106,7 @@ class Explainer:
             for data in {id(each): each for each in (self.train, hessian)}.values():
                 model.check(model.place(data.batch(range(min(len(data), 8)))))
         self._versions = _versions(model)
-        self._prefix_cache = prefix_cache
+        self._prefix_cache, self._keep = prefix_cache, keep
         self._seen = self._with_prefix(self.train)
         self._operator = CurvatureOperator(
             model,
@@ -110,6 +115,7 @@ class Explainer:
             weight_decay=weight_decay,
             batch_size=batch_size,
             progress=self._progress,
+            keep=keep,
         )
 
     def scores(self, queries: Any, *, reduce: Literal["mean"] | None = None) -> Scores:
@@ -222,15 +228,15 @@ class Explainer:
     def _prepared(self) -> tuple[PreparedSolver, Damping]:
         """The solver after it has seen H, and the damping, which may depend on H: made when first needed."""
         with self._differentiating():
-            solver = choose_solver(self._operator) if self._solver == "auto" else self._solver
+            solver = Auto() if self._solver == "auto" else self._solver
             if not isinstance(solver, Identity):
                 self._operator.check_symmetry()
             prepared = solver.prepare(self._operator)
             own = getattr(prepared, "own_damping", None)
-            rank = min(self._operator.size, dual_size(self._operator))
-            decay = self._operator.weight_decay
+            used: CurvatureOperator = getattr(prepared, "operator", self._operator)  # perhaps over fewer examples
+            rank = min(used.size, dual_size(used))
             wanted, spectrum = self._wanted_damping, prepared.spectrum()
-            return prepared, choose_damping(wanted, spectrum, rank=rank, weight_decay=decay, own=own)
+            return prepared, choose_damping(wanted, spectrum, rank=rank, weight_decay=used.weight_decay, own=own)
 
     @cached_property
     def _eigensystem(self) -> EigenSystem:
@@ -242,8 +248,9 @@ class Explainer:
             return solver
         if isinstance(solver, PreparedLanczos):
             return solver.system
+        used = getattr(solver, "operator", self._operator)  # perhaps over fewer examples
         with self._differentiating():
-            return Lanczos(rank=max(8, min(64, self._block_size // 2))).prepare(self._operator).system
+            return Lanczos(rank=max(8, min(64, self._block_size // 2))).prepare(used).system
 
     def _check_weights(self) -> None:
         """Raise if the model was trained on since this explainer was made: what is prepared would not fit it."""
@@ -257,12 +264,13 @@ class Explainer:
         self._check_weights()
         values: list[Tensor] = []
         solutions: list[Solution] = []
+        notes: list[str] = []
         done = 0
         with self._differentiating():
             selection = self._select(queries, reduce)
             for block in self._query_blocks(queries, reduce):
                 solutions.append(self._solve(block))
-                values.append(-selection.score(solutions[-1].value, self._scan, first=done))
+                values.append(-selection.score(solutions[-1].value, partial(self._scan, notes=notes), first=done))
                 done += vectors.width(block)
         table = torch.cat(values)
         provenance = {
@@ -271,6 +279,7 @@ class Explainer:
             "queries": len(queries),
             "residuals": [residual for solution in solutions for residual in solution.residuals()],
             "converged": [flag for solution in solutions for flag in solution.converged.tolist()],
+            "scoring": list(dict.fromkeys(notes)),
             **selection.provenance(),
         }
         return Scores(table, selection.ids(len(table)), provenance, copy=False), solutions
@@ -286,7 +295,9 @@ class Explainer:
 
     def _solve(self, block: Block) -> Solution:
         solver, damping = self._prepared
-        return solver.solve(block, damping.value or 0.0)
+        name = f"solution at damping {damping.value} of {self._identity(block)}"
+        kept = self._keep(name, lambda: to_tensors(solver.solve(block, damping.value or 0.0)))
+        return from_tensors(kept, block, solver.description)
 
     def _select(self, queries: Examples, reduce: Literal["mean"] | None) -> Selection:
         if self._nearest is None:
@@ -299,15 +310,35 @@ class Explainer:
         assert self._nearest is not None
         return self._nearest.prepare(self.model, self._seen, batch_size=self.batch_size, progress=self._progress)
 
-    def _scan(self, directions: Block, ids: Tensor | None) -> Tensor:
-        return scan(
+    def _scan(self, directions: Block, ids: Tensor | None, notes: list[str] | None = None) -> Tensor:
+        """Score, and add to the notes how that was done."""
+        choice = choose(self.model, self._seen, directions, ids=ids)
+        if notes is not None:
+            notes.append(choice.note)
+        wanted = self._seen.everyone() if ids is None else ids
+        name = f"scores of {self._identity({**directions, 'ids': wanted})}"
+        rows, done = [], 0
+        for chunk in wanted.split(len(wanted) if self._keep is nothing_kept else KEPT_EXAMPLES):
+            make = partial(self._scan_chunk, directions, chunk, choice, done, len(wanted))
+            rows.append(self._keep(f"{name} from {done}", make)["values"])
+            done += len(chunk)
+        return torch.cat(rows, dim=1)
+
+    def _identity(self, tensors: Tensors) -> str:
+        """Return what tells a piece of work from others, if pieces are kept."""
+        return "" if self._keep is nothing_kept else content_sha256(tensors)
+
+    def _scan_chunk(self, directions: Block, ids: Tensor, choice: Choice, done: int, total: int) -> Tensors:
+        values = scan(
             self.model,
             self._seen,
             directions,
             ids=ids,
             batch_size=self.batch_size,
-            progress=self._progress,
+            progress=lambda stage, here, _: self._progress(stage, done + here, total),
+            choice=choice,
         )
+        return {"values": values}
 
     def _with_prefix(self, data: Examples) -> Examples:
         """Return the data as seen from above the frozen layers, where the model has such and they are kept."""
@@ -332,7 +363,7 @@ class Explainer:
         """Yield the gradients of the queries' measure, in blocks that fit; one mean vector if so asked."""
         total: Block | None = None
         for batch in self._placed_queries(queries):
-            block = gradients(self.model, batch, self._measure)
+            block = self._operator.jacobian.gradients(batch, self._measure)
             if reduce is None:
                 yield block
             else:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fastif import vectors
 from fastif.data import Examples
-from fastif.derivatives import gradients
+from fastif.jacobian import CHECKED_EXAMPLES, Jacobian
 from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.solvers.eigen import EigenSystem
@@ -35,9 +35,10 @@ def self_influence(
     outside = 1 / (system.rest + damping) if system.has_rest else 0.0
     weakest_kept = float(system.values.min()) if len(system.values) else system.rest
     slack = max(0.0, outside - 1 / (weakest_kept + damping)) if system.has_rest else 0.0
+    jacobian = Jacobian(model, model.place(data.batch(range(min(CHECKED_EXAMPLES, len(data))))))
     for batch in data.batches(batch_size):
         progress("self-influence", int(batch.ids[0]), len(data))
-        rows = vectors.flatten(gradients(model, model.place(batch))).to(system.basis)
+        rows = vectors.flatten(jacobian.gradients(model.place(batch))).to(system.basis)
         inside = (rows @ system.basis).square()
         rest = (rows.square().sum(dim=1) - inside.sum(dim=1)).clamp_min(0)
         values.append(((inside / (system.values + damping)).sum(dim=1) + rest * outside).cpu())

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
-from fastif.errors import NonFiniteError
+from fastif.derivatives import require_finite
+from fastif.keeping import Tensors
 
 RESOLUTION = 0.005  # of the largest eigenvalue: the damping at which the effective dimension must have settled
 
@@ -68,6 +69,16 @@ def lanczos_spectrum(
     that. No basis is stored: without reorthogonalisation Lanczos finds some values twice, with their weight shared,
     which leaves both uses right.
     """
+
+    def make() -> Tensors:
+        found = _iterate(operator, probes, steps, tolerance, seed)
+        return {"values": found.values, "weights": found.weights}
+
+    kept = operator.keep(f"spectrum over {operator.examples} examples {probes} {steps} {tolerance} {seed}", make)
+    return Spectrum(kept["values"], kept["weights"], exact=False)
+
+
+def _iterate(operator: CurvatureOperator, probes: int, steps: int, tolerance: float, seed: int) -> Spectrum:
     current = vectors.random(operator.model.parameters, probes, seed=seed)
     current = vectors.scale(current, 1 / vectors.norm(current))
     previous = vectors.scale(current, 0.0)
@@ -102,15 +113,6 @@ def trace(operator: CurvatureOperator, *, probes: int = 32, seed: int = 0) -> tu
     signs = vectors.random(operator.model.parameters, probes, seed=seed, draw=_signs)
     values = vectors.dot(signs, operator(signs)).double()
     return float(values.mean()), float(values.std() / probes**0.5)
-
-
-def require_finite(curvature: Tensor) -> None:
-    """Raise if a product with H, or H itself, holds a number that is not finite."""
-    if not torch.isfinite(curvature).all():
-        raise NonFiniteError(
-            "a product with the curvature holds a NaN or an infinity. The loss has no finite second derivative at "
-            "these weights; look for operations such as sqrt or log at zero."
-        )
 
 
 def _ritz(diagonals: list[Tensor], off_diagonals: list[Tensor]) -> tuple[Tensor, Tensor]:

@@ -165,8 +165,31 @@ def test_nothing_is_overwritten(
     (tmp_path / "run" / "mine.txt").write_text("keep")
     line = ["explain", str(checkpoint), "--train", str(train), "--query-text", "dull", "-o", str(tmp_path / "run")]
     assert run(line) == 1
-    assert "nothing is overwritten" in capsys.readouterr().err
+    assert "holds mine.txt and is no run" in capsys.readouterr().err
     assert [each.name for each in (tmp_path / "run").iterdir()] == ["mine.txt"]
+
+
+def test_a_finished_run_is_shown_again_and_can_be_replayed(
+    checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["explain", str(checkpoint), "--train", str(train), "--query-text", "dull", "-o", str(tmp_path / "run")]
+    assert run(line) == 0
+    first = capsys.readouterr().out
+    assert run(line) == 0
+    again = capsys.readouterr()
+    assert again.out == first
+    assert "is a finished run of the same request" in again.err
+    assert run([*line, "--top", "2"]) == 1
+    assert "a run of another request: arguments differ" in capsys.readouterr().err
+    assert run(["rerun", str(tmp_path / "run")]) == 0
+    assert "The same scores, byte for byte." in capsys.readouterr().out
+    train.write_text(train.read_text().replace("dull,bad", "dull,good"))
+    assert run(["rerun", str(tmp_path / "run"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["changed"] == ["train"]
+    assert not told["same_bytes"]
+    assert run(["rerun", str(train.parent)]) == 1
+    assert "is not a run" in capsys.readouterr().err
 
 
 def test_debug_shows_the_traceback(train: Path) -> None:

@@ -24,23 +24,31 @@ def rows(name: str) -> torch.Tensor:
     return gradients(name, "queries")
 
 
+# repeats, and the least damping over the top eigenvalue: a larger model is damped more, so that it needs fewer steps
+SETTINGS = {
+    "logistic_regression": (400, 0.0),
+    "mlp_dropout": (400, 0.0),
+    "shared_parameter": (400, 0.0),
+    "cnn_batchnorm": (100, 1 / 6),
+    "transformer": (100, 1 / 6),
+    "lstm": (400, 1 / 3),
+}
+
+
 @pytest.mark.parametrize("curvature", CURVATURES)
 @pytest.mark.parametrize(
-    "name",
-    [
-        "logistic_regression",
-        "mlp_dropout",
-        "shared_parameter",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("cnn_batchnorm", "transformer", "lstm")),
-    ],
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "lstm" else []) for name in SETTINGS]
 )
-@pytest.mark.timeout(1200)
 def test_the_mean_of_many_repeats_is_within_two_per_cent(name: str, curvature: str) -> None:
     operator = operator_of(name, curvature)
-    damping = 4 * safe_damping(name, curvature)
-    knobs = LiSSA(repeats=400, batch_size=24, tolerance=0.005)
+    repeats, share = SETTINGS[name]
+    top = float(torch.linalg.eigvalsh(matrix(name, curvature))[-1])
+    damping = max(4 * safe_damping(name, curvature), share * top)
+    knobs = LiSSA(repeats=repeats, batch_size=24, tolerance=0.005)
     solution = knobs.prepare(operator).solve(as_block(rows(name), operator), damping)
-    assert relative_error(vectors.flatten(solution.value), dense_solution(name, curvature, damping)) < 0.02
+    expected = dense_solution(name, curvature, damping)
+    assert relative_error(vectors.flatten(solution.value), expected) < 0.02
+    assert relative_error(rows(name) / damping, expected) > 0.2  # more than damping alone
     assert solution.converged.all()
     assert solution.standard_error is not None
     assert solution.standard_error.max() < 0.015
@@ -56,18 +64,22 @@ def expected_iterate(name: str, damping: float, scale: float, depth: int) -> tor
 
 
 def test_the_standard_error_covers_the_sampling_error() -> None:
-    """200 groups of 8 repeats, each as good as a seed of its own; scores of one training point, 95 % intervals."""
-    name, damping, groups, repeats = "logistic_regression", 0.2, 200, 8
+    """200 seeds with 8 repeats each; 95 % intervals for the score of one training point."""
+    name, damping, depth, repeats = "logistic_regression", 0.2, 8, 8
     operator = operator_of(name)
-    prepared = LiSSA(repeats=groups * repeats, batch_size=2, depth=40, scale=2.0).prepare(operator)
-    solution = prepared.solve(as_block(rows(name)[:1], operator), damping)
-    assert solution.samples is not None
-    target = gradients(name, "train")[3]
-    scores = (vectors.flatten(solution.samples) @ target).reshape(groups, repeats)
-    true = float(expected_iterate(name, damping, 2.0, 40)[0] @ target)
-    error = scores.std(dim=1) / repeats**0.5
-    covered = (scores.mean(dim=1) - true).abs() <= student.ppf(0.975, repeats - 1) * error
-    assert 0.90 <= covered.double().mean() <= 0.98
+    block, target = as_block(rows(name)[:1], operator), gradients(name, "train")[3]
+    true = float(expected_iterate(name, damping, 2.0, depth)[0] @ target)
+    means, covered = set(), 0
+    for seed in range(200):
+        knobs = LiSSA(repeats=repeats, batch_size=2, depth=depth, scale=2.0, seed=seed)
+        solution = knobs.prepare(operator).solve(block, damping)
+        assert solution.samples is not None
+        scores = vectors.flatten(solution.samples) @ target
+        error = float(scores.std()) / repeats**0.5
+        covered += abs(float(scores.mean()) - true) <= student.ppf(0.975, repeats - 1) * error
+        means.add(float(scores.mean()))
+    assert len(means) == 200
+    assert 0.90 <= covered / 200 <= 0.98
 
 
 def test_the_reported_standard_error_is_that_of_the_mean() -> None:

@@ -11,9 +11,11 @@ import fastif
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError, ConvergenceError, ConvergenceWarning
-from fastif.solvers import Solution, choose_solver
+from fastif.solvers import Solution, choose_solver, exact
+from fastif.solvers.auto import LEAST_SUBSAMPLE, affordable_examples
 from fastif.solvers.nystrom import Nystrom
 from tests.problems import (
+    CASE_NAMES,
     CORE_NAMES,
     CURVATURES,
     as_block,
@@ -207,7 +209,7 @@ def test_a_subsample_changes_the_matrix_and_says_so() -> None:
     block = as_block(right_sides(), operator)
     seen, expected = (vectors.flatten(each.solve(block, 0.1).value) for each in (prepared, part))
     assert relative_error(seen, expected) < 1e-6
-    assert "on 10 examples" in prepared.description
+    assert f"on 10 of {operator.examples} examples" in prepared.description
 
 
 def test_a_loss_that_is_not_convex_in_the_outputs_has_a_dual_too() -> None:
@@ -224,6 +226,29 @@ def test_a_loss_that_is_not_convex_in_the_outputs_has_a_dual_too() -> None:
     block = vectors.random(operator.model.parameters, 2, seed=0)
     expected, seen = (vectors.flatten(each.solve(block, 2 * abs(bottom)).value) for each in (primal, dual))
     assert relative_error(seen, expected) < 1e-9
+
+
+@pytest.mark.parametrize("name", CASE_NAMES)
+def test_the_primal_matrix_is_the_same_from_rows_and_from_columns(name: str) -> None:
+    operator = operator_of(name, weight_decay=0.25)
+    by_rows, by_columns = exact._by_rows(operator), exact._by_columns(operator)
+    assert relative_error(by_rows, by_columns) < 1e-13
+    expected = matrix(name, "gauss-newton") + 0.25 * torch.eye(operator.size, dtype=torch.float64)
+    assert relative_error(by_rows, expected) < 1e-13
+
+
+def test_rows_make_the_primal_matrix_where_they_are_few() -> None:
+    def chosen(outputs: int, curvature: str = "gauss-newton", positions: int = 1) -> bool:
+        layers = [nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, outputs)]
+        module = nn.Sequential(nn.Unflatten(1, (positions, 3)), *layers, nn.AvgPool2d((positions, 1)), nn.Flatten())
+        data = fastif.Examples((torch.randn(6, 3 * positions), torch.zeros(6, dtype=torch.int64)))
+        model = fastif.TorchModel(module, loss="cross_entropy")
+        return exact.rows_are_cheaper(CurvatureOperator(model, data, kind=curvature))  # type: ignore[arg-type]
+
+    assert chosen(13)
+    assert not chosen(14)
+    assert chosen(40, positions=8)
+    assert not chosen(2, "hessian")
 
 
 def test_numbers_that_are_not_finite_end_a_solve() -> None:
@@ -267,3 +292,13 @@ def test_the_choice_follows_the_size() -> None:
     assert chosen(100, 50) == fastif.Exact("dual")
     assert chosen(3000, 3500) == fastif.ConjugateGradient()
     assert chosen(1000, 60_000) == fastif.ConjugateGradient()
+
+
+def test_the_automatic_choice_takes_a_part_of_the_data_where_a_pass_would_be_long() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(600, 500), torch.nn.Tanh(), torch.nn.Linear(500, 60))
+    data = fastif.Examples((torch.zeros(9, 600), torch.zeros(9, dtype=torch.int64)))
+    operator = CurvatureOperator(fastif.TorchModel(module, loss="cross_entropy"), data)
+    assert affordable_examples(operator) is None
+    data.lengths = torch.full((9,), 10**6)  # as if each were a text of a million tokens
+    assert affordable_examples(operator) == LEAST_SUBSAMPLE
+    assert choose_solver(operator, seed=3) == fastif.ConjugateGradient(subsample=LEAST_SUBSAMPLE, seed=3)

@@ -35,10 +35,10 @@ def environment(device: str) -> dict[str, Any]:
     return {"hardware": hardware, "threads": torch.get_num_threads(), **versions}
 
 
-def arguments(description: str | None, out: str) -> argparse.Namespace:
+def arguments(description: str | None, out: str, examples: int = 10_000) -> argparse.Namespace:
     """Read --examples, --device and --out from the command line."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examples", type=int, default=10_000)
+    parser.add_argument("--examples", type=int, default=examples)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, default=Path(out))
     return parser.parse_args()

@@ -15,7 +15,9 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
+from fastif.batch import Inputs
 from fastif.capture.uses import UNDERSTOOD, Use
+from fastif.model import Model
 from fastif.vectors import Vector
 
 Signature = tuple[str, str | None, str | None]
@@ -78,11 +80,21 @@ _open_attention = types.FunctionType(
 )
 
 
-def entries_in_graph(losses: Tensor, leaves: Vector) -> dict[str, int]:
-    """Return how often each leaf enters the computation of the losses, in whatever way."""
+def watch(model: Model, inputs: Inputs) -> tuple[Tensor, list[Call], Vector]:
+    """Run the model, and return its outputs, the calls that were seen, and the parameters that they were made from."""
+    leaves = {name: tensor.detach().requires_grad_() for name, tensor in model.parameters.items()}
+    recorder = Recorder(leaves)
+    with torch.inference_mode(False), torch.enable_grad():
+        with recorder:
+            outputs = model.outputs(leaves, inputs)
+        return outputs, recorder.calls, leaves
+
+
+def entries_in_graph(outputs: Tensor, leaves: Vector) -> dict[str, int]:
+    """Return how often each leaf enters the computation of the outputs, in whatever way."""
     names = {id(leaf): name for name, leaf in leaves.items()}
     counts = dict.fromkeys(leaves, 0)
-    waiting: list[Node] = [losses.grad_fn] if losses.grad_fn is not None else []
+    waiting: list[Node] = [outputs.grad_fn] if outputs.grad_fn is not None else []
     seen = set(waiting)
     while waiting:
         for below, _ in waiting.pop().next_functions:
@@ -97,9 +109,9 @@ def entries_in_graph(losses: Tensor, leaves: Vector) -> dict[str, int]:
     return counts
 
 
-def slopes(losses: Tensor, calls: Sequence[Call], weights: Tensor, *, keep: bool = False) -> list[Tensor | None]:
-    """Return the derivative of the weighted sum of the losses in the output of every call; None where it has none."""
-    if not calls or not losses.requires_grad:
+def slopes(values: Tensor, calls: Sequence[Call], weights: Tensor, *, keep: bool = False) -> list[Tensor | None]:
+    """Return the derivative of the weighted sum of the values in the output of every call; None where it has none."""
+    if not calls or not values.requires_grad:
         return [None] * len(calls)
     edges = [call.output for call in calls]
-    return list(torch.autograd.grad(losses, edges, weights, allow_unused=True, retain_graph=keep))
+    return list(torch.autograd.grad(values, edges, weights, allow_unused=True, retain_graph=keep))

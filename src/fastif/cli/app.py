@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import fastif
-from fastif.cli import doctor, explain, train
+from fastif.cli import doctor, explain, rerun, train
 from fastif.cli.console import ERR
 from fastif.errors import ConfigurationError, FastifError
 
@@ -31,6 +31,7 @@ app = typer.Typer(
 app.command("train", epilog=train.EPILOG)(train.train)
 app.command("explain", epilog=explain.EPILOG)(explain.explain)
 app.command("doctor")(doctor.doctor)
+app.command("rerun", epilog=rerun.EPILOG)(rerun.rerun)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,7 +1,8 @@
 """`fastif explain`: the training examples behind some predictions."""
 
-import json
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -11,13 +12,17 @@ from fastif.cli import options
 from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.draw import draw_explanation
 from fastif.cli.evidence import explain_queries
-from fastif.cli.loading import as_examples, load_model, load_table
+from fastif.cli.loading import as_examples, load_model, load_table, plain_arguments
 from fastif.errors import ConfigurationError, StoredFileError
-from fastif.files import replacing
 from fastif.integrations.huggingface import TextClassifier
 from fastif.integrations.tables import TextTable, table_of
+from fastif.keeping import Keep, nothing_kept
 from fastif.prefix import PrefixCache
+from fastif.progress import Progress
+from fastif.solvers import Auto
+from fastif.store import RunStore
 
+BATCH_SIZE = 64
 EPILOG = "Example: fastif explain runs/sentiment --train train.csv --query dev.csv --wrong -o runs/why"
 
 
@@ -33,7 +38,7 @@ def explain(
         list[str] | None, typer.Option("--query-text", help="A text to explain, given here. May be repeated.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Directory for the scores of all training examples.")
+        Path | None, typer.Option("-o", "--out", help="Run directory: all scores, and a run that was killed goes on.")
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Examples to show, of each kind.")] = 10,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Queries to explain, the first ones.")] = 5,
@@ -67,41 +72,74 @@ def explain(
     For each query it lists the examples that helped (pushed the model towards the label) and those that harmed, over
     the whole training set. Without a label, the model's own prediction is explained.
     """
-    _check_queries(query, query_text, wrong)
-    _check_free(out)
-    classifier = load_model(
-        model,
-        device=device,
-        dtype=dtype,
-        trainable=trainable,
-        freeze_layers=freeze_layers,
-        max_length=max_length,
-        trust_remote_code=trust_remote_code,
-    )
-    columns = {"text": text, "text_pair": text_pair, "label": label}
-    table = load_table(train, "train", slice=slice, split=split, drop_unlabelled=drop_unlabelled, **columns)
-    asked = _queries(query, query_text, split=query_split, **columns)
+    arguments = {name: value for name, value in locals().items() if name not in ("out", "as_json")}
     with Bars(quiet=as_json) as bars:
-        train_examples = as_examples(classifier, table, "train")
-        asked, queries = _chosen(classifier, asked, wrong=wrong, limit=limit)
-        explainer = fastif.Explainer(
-            classifier,
-            train_examples,
-            damping="auto" if damping is None else damping,
-            batch_size=batch_size or 64,
-            progress=bars,
-            prefix_cache=PrefixCache(
-                directory=cache, storage="bfloat16" if dtype is options.Dtype.BFLOAT16 else "model"
-            ),
-        )
-        result, scores = explain_queries(explainer, queries, asked, table, top=top)
-    if out is not None:
-        _write(out, result, scores)
+        result = perform(arguments, out, bars)
     if as_json:
         print_json(result)
     else:
         draw_explanation(result, OUT)
-        note(f"Written to {out}: explanation.json, and all scores as scores.safetensors." if out else "")
+    if out is not None:
+        note(f"Written to {out}: explanation.json, and the scores of all training examples as scores.safetensors.")
+
+
+def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> dict[str, Any]:
+    """Do what the arguments of the command ask for, in a run directory where there is one."""
+    it = SimpleNamespace(**arguments)
+    _check_queries(it.query, it.query_text, it.wrong)
+    model = load_model(
+        it.model,
+        device=it.device,
+        dtype=it.dtype,
+        trainable=it.trainable,
+        freeze_layers=it.freeze_layers,
+        max_length=it.max_length,
+        trust_remote_code=it.trust_remote_code,
+    )
+    columns = {"text": it.text, "text_pair": it.text_pair, "label": it.label}
+    table = load_table(it.train, "train", slice=it.slice, split=it.split, drop_unlabelled=it.drop_unlabelled, **columns)
+    asked = _queries(it.query, it.query_text, split=it.query_split, **columns)
+
+    def work(keep: Keep, states: Path | None) -> tuple[dict[str, Any], fastif.Scores]:
+        train = as_examples(model, table, "train")
+        rows, queries = _chosen(model, asked, wrong=it.wrong, limit=it.limit)
+        explainer = fastif.Explainer(
+            model,
+            train,
+            solver=Auto(seed=it.seed),
+            damping="auto" if it.damping is None else it.damping,
+            batch_size=it.batch_size or BATCH_SIZE,
+            progress=progress,
+            prefix_cache=PrefixCache(directory=it.cache or states, storage=options.storage(it.dtype)),
+            keep=keep,
+        )
+        return explain_queries(explainer, queries, rows, table, top=it.top)
+
+    if out is None:
+        return work(nothing_kept, None)[0]
+    read = {"model": model.weights_sha256(), "train": table.sha256, "queries": asked.sha256}
+    request = {"command": "explain", "arguments": plain_arguments(arguments), "read": read}
+    return _into_run(out, request, table, work)
+
+
+Work = Callable[[Keep, Path | None], tuple[dict[str, Any], fastif.Scores]]
+
+
+def _into_run(out: Path, request: dict[str, Any], table: TextTable, work: Work) -> dict[str, Any]:
+    """Do the work in a run directory, or what is left of it."""
+    with RunStore.begin(out, request) as store:
+        if store.is_complete:
+            note(f"{out} is a finished run of the same request; this is what it found.")
+            found: dict[str, Any] = store.json("explanation.json")
+            return found
+        result, scores = work(store.piece, store.path / "parts")
+        scores.save(out / "scores", overwrite=True)
+        store.note("scores.safetensors")
+        store.note("scores.json")
+        store.add_rows("train.jsonl", table.rows())
+        store.add_json("explanation.json", result)
+        store.finish()
+    return result
 
 
 def _check_queries(query: str | None, query_text: list[str] | None, wrong: bool) -> None:
@@ -133,18 +171,3 @@ def _chosen(model: TextClassifier, table: TextTable, *, wrong: bool, limit: int)
         note(f"  Explaining the first {limit} of {len(rows):,}{' wrong ones' if wrong else ''}; --limit sets how many.")
     asked = table.take(rows[:limit])
     return asked, model.from_table(asked, source="queries")
-
-
-def _check_free(out: Path | None) -> None:
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise StoredFileError(f"{out} is there already, and nothing is overwritten. Choose another directory.")
-
-
-def _write(out: Path, result: dict[str, Any], scores: fastif.Scores) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        scores.save(out / "scores")
-        with replacing(out / "explanation.json") as temporary:
-            temporary.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StoredFileError(f"the result could not be written to {out}: {error}") from error

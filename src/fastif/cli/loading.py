@@ -1,5 +1,7 @@
 """From what stands on the command line to a model and tables, with what a person should know about them said aloud."""
 
+from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -64,6 +66,11 @@ def note_cut(examples: TextExamples, max_length: int) -> None:
             f"  {examples.truncated:,} of {len(examples):,} texts of {examples.source} are longer than {max_length} "
             "tokens and were cut there."
         )
+
+
+def plain_arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a command as JSON can hold them."""
+    return {name: str(value) if isinstance(value, Path | StrEnum) else value for name, value in sorted(given.items())}
 
 
 def _short(text: str, width: int = 60) -> str:

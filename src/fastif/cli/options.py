@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,6 +17,11 @@ class Dtype(StrEnum):
     FLOAT32 = "float32"
     FLOAT64 = "float64"
     BFLOAT16 = "bfloat16"
+
+
+def storage(dtype: Dtype) -> Literal["model", "bfloat16"]:
+    """Return what the states of frozen layers are kept in."""
+    return "bfloat16" if dtype is Dtype.BFLOAT16 else "model"
 
 
 Text = Annotated[

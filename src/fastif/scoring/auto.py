@@ -14,13 +14,13 @@ from typing import Literal
 from torch import Tensor
 
 from fastif import vectors
-from fastif.capture import Factor, Outer
+from fastif.capture import Factor, Outer, Route
 from fastif.data import Examples
 from fastif.errors import ConfigurationError
 from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.scoring import gemm, ghost, jvp
-from fastif.scoring.captured import Route, find_route, scan_captured
+from fastif.scoring.captured import find_route, scan_captured
 from fastif.scoring.rest import DIRECTIONS_BY_GRADIENT
 from fastif.vectors import Block
 
@@ -69,13 +69,17 @@ def scan(
     batch_size: int = 256,
     progress: Progress = silent,
     method: Method = "auto",
+    choice: Choice | None = None,
 ) -> Tensor:
-    """Return the derivative of every example's loss along every direction: (directions, examples), on the CPU."""
+    """Return the derivative of every example's loss along every direction: (directions, examples), on the CPU.
+
+    `choice` is what `choose` gave for the same arguments, where that was asked for before.
+    """
     if method not in ("auto", *WAYS):
         raise ConfigurationError(f"method must be one of auto, {', '.join(WAYS)}, not {method!r}.")
     way = WAYS.get(method, jvp.scan)
     if method == "auto":
-        choice = choose(model, data, directions, ids=ids)
+        choice = choice or choose(model, data, directions, ids=ids)
         if choice.method == "capture":
             way = partial(scan_captured, cheaper_product, route=choice.route)
     return way(model, data, directions, ids=ids, batch_size=batch_size, progress=progress)

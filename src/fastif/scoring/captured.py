@@ -5,18 +5,16 @@ and one backward pass, whatever the number of directions, plus a general derivat
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from fastif import vectors
 from fastif.batch import Batch
-from fastif.capture import CaptureError, Factor, Plan, capture, make_plan
+from fastif.capture import CaptureError, Factor, Plan, Route, capture
+from fastif.capture import find_route as capture_route
 from fastif.data import Examples
 from fastif.derivatives import directional_derivatives
-from fastif.errors import FastifError
 from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.scoring.rest import Restricted, scores_through
@@ -30,35 +28,17 @@ Product = Callable[[Factor, Tensor], Tensor]
 """(factor, the directions of its parameter: K, ...) -> (K, B), the inner products with each example's gradient."""
 
 
-@dataclass(frozen=True)
-class Route:
-    """A plan that gave the right scores on a few examples; None, and why, where there is none."""
-
-    plan: Plan | None
-    note: str
-
-
 def find_route(model: Model, data: Examples, ids: Tensor | None = None) -> Route:
     """Plan the capture, and compare with forward mode on a few examples along a random direction."""
     few = range(min(CHECKED_EXAMPLES, len(data))) if ids is None else ids[:CHECKED_EXAMPLES]
     batch = model.place(data.batch(few))
-    try:
-        plan = make_plan(model, batch)
-        if not any(plan.calls):
-            return Route(None, "no layer of the model could be captured")
-        directions = vectors.random(model.parameters, 1, seed=0)
+    directions = vectors.random(model.parameters, 1, seed=0)
+
+    def compare(plan: Plan) -> tuple[Tensor, Tensor]:
         seen = captured_scores(model, batch, directions, plan, dense_product)
-    except (FastifError, torch.OutOfMemoryError):
-        raise
-    except (RuntimeError, IndexError, TypeError, ValueError) as error:
-        return Route(None, f"the model could not be captured: {error}")
-    expected = directional_derivatives(model, batch, directions)
-    tolerance = torch.finfo(seen.dtype).eps ** 0.4  # 2e-3 in float32, as convolutions may run in TF32; 5e-7 in float64
-    difference = float((seen - expected).norm() / expected.norm().clamp_min(torch.finfo(seen.dtype).tiny))
-    if not difference <= tolerance and not torch.equal(seen, expected):
-        return Route(None, f"captured scores differ from forward mode by {difference:.1e}")
-    through = f", {', '.join(plan.rest)} by a general derivative" if plan.rest else ""
-    return Route(plan, f"captured {len(plan.captured)} of {len(plan.entries)} parameters{through}")
+        return seen, directional_derivatives(model, batch, directions)
+
+    return capture_route(model, batch, compare)
 
 
 def captured_scores(model: Model, batch: Batch, directions: Block, plan: Plan, product: Product) -> Tensor:

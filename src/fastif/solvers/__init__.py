@@ -1,6 +1,6 @@
 """Solvers of (H + damping I) x = v, one algorithm a file."""
 
-from fastif.solvers.auto import choose_solver
+from fastif.solvers.auto import Auto, choose_solver
 from fastif.solvers.base import PreparedSolver, Solution, Solver, check_damping
 from fastif.solvers.cg import ConjugateGradient
 from fastif.solvers.exact import Exact
@@ -9,6 +9,7 @@ from fastif.solvers.lanczos import Lanczos
 from fastif.solvers.lissa import LiSSA
 
 __all__ = [
+    "Auto",
     "ConjugateGradient",
     "Exact",
     "Identity",

@@ -1,20 +1,53 @@
 """Which solver fits a problem, when the user does not say."""
 
+from dataclasses import dataclass
+
 from fastif.curvature import CurvatureOperator
-from fastif.solvers.base import Solver
+from fastif.solvers.base import PreparedSolver, Solver
 from fastif.solvers.cg import ConjugateGradient
 from fastif.solvers.exact import Exact, choose_form, dual_size, memory_needed
 
 EXACT_SIDE = 3000  # eigh of a larger matrix takes minutes on a CPU
 EXACT_MEMORY = 2e9
 EXACT_WORK = 1e8  # parameters x examples of the primal matrix; beyond it conjugate gradients answer first
+# parameters x positions of all examples: a pass over them takes a few seconds
+PASS_WORK = {"cpu": 5e10, "cuda": 5e13}
+LEAST_SUBSAMPLE = 500
 
 
-def choose_solver(operator: CurvatureOperator) -> Solver:
+@dataclass(frozen=True)
+class Auto:
+    """What `solver="auto"` stands for: exact where that is soon done, else conjugate gradients.
+
+    Where one pass over the data would take more than a few seconds, the curvature is the mean over examples drawn at
+    random, as many as a few seconds allow: H is a mean, and some hundred effective directions are told apart by a few
+    thousand examples. What was chosen is in the description of the method.
+
+    Args:
+        seed: of that draw.
+    """
+
+    seed: int = 0
+
+    def prepare(self, operator: CurvatureOperator) -> PreparedSolver:
+        """Choose, and prepare what was chosen."""
+        return choose_solver(operator, seed=self.seed).prepare(operator)
+
+
+def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
     """Return `Exact` where the dense matrix is small and soon made, else `ConjugateGradient`."""
     form = choose_form(operator)
     side = dual_size(operator) if form == "dual" else operator.size
     soon = form == "dual" or operator.size * operator.examples <= EXACT_WORK
     if side <= EXACT_SIDE and soon and memory_needed(operator, form) <= EXACT_MEMORY:
         return Exact(form)
-    return ConjugateGradient()
+    return ConjugateGradient(subsample=affordable_examples(operator), seed=seed)
+
+
+def affordable_examples(operator: CurvatureOperator) -> int | None:
+    """Return over how many examples a pass takes a few seconds, None if that is all of them."""
+    device = next(iter(operator.model.parameters.values())).device.type
+    lengths = operator.data.lengths
+    positions = 1.0 if lengths is None else float(lengths.double().mean())
+    most = int(PASS_WORK.get(device, PASS_WORK["cuda"]) / (operator.size * positions))
+    return None if most >= operator.examples else max(LEAST_SUBSAMPLE, most)

@@ -14,6 +14,7 @@ from torch import Tensor
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError
+from fastif.keeping import Tensors
 from fastif.spectrum import Spectrum
 from fastif.vectors import Block
 
@@ -46,6 +47,34 @@ class Solution:
         if self.samples is None or self.standard_error is None:
             return [None] * width
         return [{name: tensor[row::width] for name, tensor in self.samples.items()} for row in range(width)]
+
+
+def to_tensors(solution: Solution) -> Tensors:
+    """Return a solution as tensors by name, so that it can be kept."""
+    tensors = {f"value {name}": tensor for name, tensor in solution.value.items()}
+    tensors |= {f"sample {name}": tensor for name, tensor in (solution.samples or {}).items()}
+    for name in ("converged", "residual", "standard_error"):
+        if getattr(solution, name) is not None:
+            tensors[name] = getattr(solution, name)
+    return {**tensors, "iterations": torch.tensor(solution.iterations)}
+
+
+def from_tensors(tensors: Tensors, like: Block, method: str) -> Solution:
+    """Return the solution that `to_tensors` took apart, on the device of a block."""
+    device = next(iter(like.values())).device
+
+    def block(kind: str) -> Block:
+        return {name: tensors[f"{kind} {name}"].to(device) for name in like if f"{kind} {name}" in tensors}
+
+    return Solution(
+        block("value"),
+        tensors["converged"],
+        tensors.get("residual"),
+        int(tensors["iterations"]),
+        method,
+        block("sample") or None,
+        tensors.get("standard_error"),
+    )
 
 
 class PreparedSolver(Protocol):

@@ -78,7 +78,9 @@ class PreparedConjugateGradient:
     @property
     def description(self) -> str:
         """In a few words, how it solves."""
-        words = f"conjugate gradients on {self.operator.examples:,} examples"
+        used, every = self.operator.examples, len(self.operator.data)
+        share = "" if used == every else f" of {every:,}"
+        words = f"conjugate gradients on {used:,}{share} examples"
         return words + (f", Nystrom preconditioner of rank {self.sketch.rank}" if self.sketch else "")
 
     def spectrum(self) -> Spectrum:

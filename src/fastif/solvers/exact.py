@@ -1,28 +1,26 @@
 r"""Exact: the curvature matrix written out and decomposed once, so that any damping and any query is then a product.
 
-*Primal*: the p x p matrix, column by column. *Dual* (Gauss-Newton only): with $G = A^\top A$, where A stacks the rows
-$\Lambda_i^{1/2} J_i / \sqrt n$ of all examples, the m x m matrix $A A^\top$ has the same eigenvalues other than zero; m
-is at most (C - 1) n for cross-entropy, which is far below p for a large model and a small training set. Both ways end
-in an `EigenSystem`. Dense algebra is in float64 whatever the model's dtype.
+*Primal*: the p x p matrix, column by column, or for Gauss-Newton $A^\top A$ where that costs less; A stacks the rows
+$\Lambda_i^{1/2} J_i / \sqrt n$ of all examples. *Dual* (Gauss-Newton only): the m x m matrix $A A^\top$ has the same
+eigenvalues other than zero; m is at most (C - 1) n for cross-entropy, far below p for a large model and a small
+training set. Both end in an `EigenSystem`. Dense algebra is in float64 whatever the model's dtype.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from fastif import vectors
-from fastif.batch import Batch
 from fastif.curvature import CurvatureOperator
-from fastif.derivatives import MOST_VECTORS_AT_ONCE, gradients, output_hessians
+from fastif.derivatives import MOST_VECTORS_AT_ONCE, require_finite
 from fastif.errors import ConfigurationError
-from fastif.model import Model
 from fastif.solvers.eigen import EigenSystem
-from fastif.spectrum import require_finite
 
 Form = Literal["auto", "primal", "dual"]
+ROWS_PER_POSITION = 12  # up to which rows are cheaper than columns, on a perceptron of 1,000 to 2,000 parameters
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ def choose_form(operator: CurvatureOperator) -> Form:
 
 
 def dual_size(operator: CurvatureOperator) -> int:
-    """Return a bound on m: a softmax over C classes bends in C - 1 directions, any other loss in at most C."""
-    return (operator.outputs_per_example - operator.model.loss_is_softmax) * operator.examples
+    """Return a bound on m, the Jacobian rows of all examples."""
+    return operator.rows_per_example * operator.examples
 
 
 def memory_needed(operator: CurvatureOperator, form: Form) -> float:
@@ -77,6 +75,26 @@ def memory_needed(operator: CurvatureOperator, form: Form) -> float:
 
 def _primal(operator: CurvatureOperator) -> EigenSystem:
     p = operator.size
+    matrix = _by_rows(operator) if rows_are_cheaper(operator) else _by_columns(operator)
+    require_finite(matrix)
+    values, basis = torch.linalg.eigh((matrix + matrix.T) / 2)
+    return EigenSystem(values, basis, 0.0, operator.model.parameters, f"exact, {p:,} x {p:,} matrix")
+
+
+def rows_are_cheaper(operator: CurvatureOperator) -> bool:
+    """Whether the primal matrix is made from Jacobian rows.
+
+    With r rows an example that is one product of 2 n r p^2 operations; the columns take p derivatives over all n
+    examples and T positions of each, some 8 n T p^2 operations, less well done.
+    """
+    if operator.kind != "gauss-newton":
+        return False
+    return operator.rows_per_example <= ROWS_PER_POSITION * operator.jacobian.positions
+
+
+def _by_columns(operator: CurvatureOperator) -> Tensor:
+    """Return the curvature matrix from its products with unit vectors."""
+    p = operator.size
     parameters = operator.model.parameters
     matrix = torch.empty(p, p, dtype=torch.float64, device=next(iter(parameters.values())).device)
     for start in range(0, p, MOST_VECTORS_AT_ONCE):
@@ -85,9 +103,18 @@ def _primal(operator: CurvatureOperator) -> EigenSystem:
         columns.diagonal(start).fill_(1)
         matrix[start : start + len(columns)] = vectors.flatten(operator(vectors.unflatten(columns, parameters)))
     operator.progress("curvature matrix", p, p)
-    require_finite(matrix)
-    values, basis = torch.linalg.eigh((matrix + matrix.T) / 2)
-    return EigenSystem(values, basis, 0.0, parameters, f"exact, {p:,} x {p:,} matrix")
+    return matrix
+
+
+def _by_rows(operator: CurvatureOperator) -> Tensor:
+    r"""Return the Gauss-Newton matrix $A^\top S A$, summed up over the rows A of one batch after another."""
+    device = next(iter(operator.model.parameters.values())).device
+    matrix = torch.zeros(operator.size, operator.size, dtype=torch.float64, device=device)
+    for rows, signs in _signed_rows(operator):
+        matrix.addmm_(rows.T, signs[:, None] * rows)
+    matrix /= operator.examples
+    matrix.diagonal().add_(operator.weight_decay)
+    return matrix
 
 
 def _dual(operator: CurvatureOperator) -> EigenSystem:
@@ -112,33 +139,23 @@ def _factor(operator: CurvatureOperator) -> tuple[Tensor, Tensor]:
     device = next(iter(operator.model.parameters.values())).device
     factor = torch.empty(dual_size(operator), operator.size, dtype=torch.float64, device=device)
     signs: list[Tensor] = []
-    rows = done = 0
-    for batch in operator.batches():
-        operator.progress("curvature matrix", done, operator.examples)
-        for jacobian, sign in _signed_rows(operator.model, batch):
-            factor[rows : rows + len(sign)] = jacobian
-            signs.append(sign)
-            rows += len(sign)
-        done += len(batch)
-    operator.progress("curvature matrix", done, operator.examples)
-    factor = factor[:rows]
+    done = 0
+    for rows, sign in _signed_rows(operator):
+        factor[done : done + len(sign)] = rows
+        signs.append(sign)
+        done += len(sign)
+    factor = factor[:done]
     factor /= operator.examples**0.5
     return factor, torch.cat(signs) if signs else factor[:, 0]
 
 
-def _signed_rows(model: Model, batch: Batch) -> Iterator[tuple[Tensor, Tensor]]:
-    r"""Yield rows $|\Lambda_i|^{1/2} J_i$ and the signs of $\Lambda_i$, those that are zero left out."""
-    outputs = model.outputs(model.parameters, batch.inputs)
-    values, directions = torch.linalg.eigh(output_hessians(model, outputs, batch).double())
-    rounding = values.shape[1] * torch.finfo(outputs.dtype).eps * values.abs().max()
-    # a softmax does not bend along (1, ..., 1): its smallest eigenvalue is zero, whatever rounding says
-    for column in range(1 if model.loss_is_softmax else 0, values.shape[1]):
-        kept = values[:, column].abs() > rounding
-        if bool(kept.any()):
-            cotangents = (directions[:, :, column] * values[:, column, None].abs().sqrt()).to(outputs).view_as(outputs)
-            jacobian = gradients(model, replace(batch, targets=cotangents), _inner_product)
-            yield vectors.flatten(jacobian)[kept].double(), values[kept, column].sign()
-
-
-def _inner_product(outputs: Tensor, cotangents: Tensor) -> Tensor:
-    return (outputs * cotangents).reshape(len(outputs), -1).sum(dim=1)
+def _signed_rows(operator: CurvatureOperator) -> Iterator[tuple[Tensor, Tensor]]:
+    r"""Yield rows $|\Lambda_i|^{1/2} J_i$ in float64 and the signs of $\Lambda_i$, those that are zero left out."""
+    done = 0
+    for batch in operator.batches():
+        operator.progress("curvature matrix", done, operator.examples)
+        for rows, signs in operator.jacobian.signed_rows(batch):
+            kept = signs != 0
+            yield vectors.flatten(rows)[kept].double(), signs[kept]
+        done += len(batch)
+    operator.progress("curvature matrix", done, operator.examples)

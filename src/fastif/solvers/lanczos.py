@@ -14,10 +14,11 @@ from torch import Tensor
 
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
+from fastif.derivatives import require_finite
 from fastif.errors import ConfigurationError
 from fastif.solvers.base import Solution, relative_residual
 from fastif.solvers.eigen import EigenSystem
-from fastif.spectrum import Spectrum, lanczos_spectrum, require_finite
+from fastif.spectrum import Spectrum, lanczos_spectrum
 from fastif.vectors import Block
 
 

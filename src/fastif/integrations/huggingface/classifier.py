@@ -22,6 +22,7 @@ from fastif.integrations.huggingface.layers import FrozenLayers, choose_paramete
 from fastif.integrations.huggingface.record import RECORD, read_record
 from fastif.integrations.huggingface.texts import TextExamples
 from fastif.integrations.tables import LabelMap, TextTable, table_of
+from fastif.keeping import content_sha256
 from fastif.model import TorchModel
 from fastif.parameters import Choice
 from fastif.prefix import STATES
@@ -255,6 +256,10 @@ class TextClassifier(TorchModel):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
+
+    def weights_sha256(self) -> str:
+        """Return a hash of all weights."""
+        return content_sha256({**self._frozen, **self._parameters})
 
     def _try_prefix(self, few: dict[str, Tensor]) -> str | None:
         """Return why going on from stored states does not give the same outputs, None if it does."""

@@ -6,7 +6,7 @@ Knows: rows. Does not know: files and formats, or what the labels mean to a mode
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TypeVar
@@ -89,6 +89,15 @@ class TextTable:
             slices=None if self.slices is None else _at(self.slices, chosen),
             lines=_at(self.lines, chosen),
         )
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """Yield each row as a dictionary: its line, its text and whatever else the table has."""
+        for index, line in enumerate(self.lines):
+            row: dict[str, object] = {self.unit: line, "text": self.texts[index]}
+            for name, column in (("text_pair", self.pairs), ("label", self.labels), ("slice", self.slices)):
+                if column is not None:
+                    row[name] = column[index]
+            yield row
 
     def head(self, count: int) -> TextTable:
         """Return the first rows, all of them if there are fewer."""

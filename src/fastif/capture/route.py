@@ -1,0 +1,43 @@
+"""Route: a plan that was made and found right on a few examples, or why there is none."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fastif.batch import Batch
+from fastif.capture.plan import Plan, make_plan
+from fastif.errors import FastifError
+from fastif.losses import PerExample
+from fastif.model import Model
+
+Comparison = Callable[[Plan], tuple[Tensor, Tensor]]
+"""Returns what the plan gives on a few examples, and what a general derivative gives."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """A plan that gave the right numbers on a few examples; None, and why, where there is none."""
+
+    plan: Plan | None
+    note: str
+
+
+def find_route(model: Model, batch: Batch, compare: Comparison, measure: PerExample | None = None) -> Route:
+    """Plan the capture of a model from a few placed examples, and compare what it gives with a general derivative."""
+    try:
+        plan = make_plan(model, batch, measure)
+        if not any(plan.calls):
+            return Route(None, "no layer of the model could be captured")
+        seen, expected = compare(plan)
+    except (FastifError, torch.OutOfMemoryError):
+        raise
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        return Route(None, f"the model could not be captured: {error}")
+    tolerance = torch.finfo(seen.dtype).eps ** 0.4  # 2e-3 in float32, as convolutions may run in TF32; 5e-7 in float64
+    difference = float((seen - expected).norm() / expected.norm().clamp_min(torch.finfo(seen.dtype).tiny))
+    if not difference <= tolerance and not torch.equal(seen, expected):
+        return Route(None, f"what was captured differs from a general derivative by {difference:.1e}")
+    through = f", {', '.join(plan.rest)} by a general derivative" if plan.rest else ""
+    return Route(plan, f"captured {len(plan.captured)} of {len(plan.entries)} parameters{through}")

@@ -1,0 +1,147 @@
+r"""Gradients of each example, one by one: of a measure, and of the outputs, which are the rows of the Jacobian.
+
+The Gauss-Newton matrix of a batch is $\sum_i J_i^\top \Lambda_i J_i = A^\top S A$, where A stacks the rows
+$|\Lambda_i|^{1/2} J_i$ (one for each output in which the loss of example i bends) and S holds their signs. Where every
+parameter is captured, one forward pass and a backward pass for each row give them for a whole batch; elsewhere they are
+general derivatives. This file knows models and batches, and no data set.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fastif import derivatives, vectors
+from fastif.batch import Batch
+from fastif.capture import CaptureError, Factor, Lookup, Outer, Plan, Route, capture, find_route, run_forward
+from fastif.derivatives import output_hessians, require_finite
+from fastif.losses import PerExample
+from fastif.model import Model
+from fastif.vectors import Block
+
+CHECKED_EXAMPLES = 4  # that the plan is made and checked on; fewer than these are not worth a plan
+BYTES = 2**28  # what the rows that are held at one time may take
+
+
+class Jacobian:
+    """Gradients of each example of a model, in the cheapest way that was found right on a few placed examples."""
+
+    def __init__(self, model: Model, few: Batch) -> None:
+        self.model = model
+        self._few = few.rows(0, CHECKED_EXAMPLES)
+
+    @cached_property
+    def route(self) -> Route:
+        """A plan that captures every parameter, checked against general derivatives; found when first needed."""
+        found = find_route(self.model, self._few, self._compare, _mixture)
+        if found.plan is not None and found.plan.rest:  # a general derivative of some costs as much as one of all
+            return Route(None, f"general derivatives, as these need them: {', '.join(found.plan.rest)}")
+        return found
+
+    @cached_property
+    def positions(self) -> float:
+        """T, the positions (tokens, pixels) of an example that a weight sees, averaged over weights; 1 if unknown."""
+        plan = self.route.plan
+        if plan is None:
+            return 1.0
+        factors = capture(self.model, self._few, plan, _mixture)
+        seen = sum(_positions(factor) * self.model.parameters[factor.name].numel() for factor in factors)
+        return max(1.0, seen / vectors.size(self.model.parameters))
+
+    @property
+    def examples_at_once(self) -> int:
+        """How many examples' gradients the budget holds."""
+        return max(1, BYTES // sum(tensor.nbytes for tensor in self.model.parameters.values()))
+
+    def gradients(self, batch: Batch, measure: PerExample | None = None) -> Block:
+        """Return the gradient of each example's loss, or of another measure of it, as a block of len(batch) vectors."""
+        if len(batch) >= CHECKED_EXAMPLES and self.route.plan is not None:
+            try:
+                return self._formed(capture(self.model, batch, self.route.plan, measure), len(batch))
+            except CaptureError:  # layers that depend on the data
+                pass
+        return derivatives.gradients(self.model, batch, measure)
+
+    def signed_rows(self, batch: Batch) -> Iterator[tuple[Block, Tensor]]:
+        r"""Yield blocks of rows $|\Lambda_i|^{1/2} J_i$, one row for each of some examples, with their signs.
+
+        A sign is 1, -1, or 0 for a row to be left out, along which the loss does not bend. The batch is cut so that
+        what is yielded at one time stays within a budget.
+        """
+        for start in range(0, len(batch), self.examples_at_once):
+            yield from self._rows(batch.rows(start, start + self.examples_at_once))
+
+    def _rows(self, batch: Batch) -> Iterator[tuple[Block, Tensor]]:
+        model, plan = self.model, self.route.plan
+        try:
+            forward = run_forward(model, batch, plan) if plan is not None else None
+        except CaptureError:
+            forward = None
+        outputs = model.outputs(model.parameters, batch.inputs) if forward is None else forward.outputs
+        hessians = output_hessians(model, outputs, batch).double()
+        require_finite(hessians)  # or eigh would speak of convergence
+        values, directions = torch.linalg.eigh(hessians)
+        rounding = values.shape[1] * torch.finfo(outputs.dtype).eps * values.abs().max()
+        # a softmax does not bend along (1, ..., 1): its smallest eigenvalue is zero, whatever rounding says
+        for column in range(1 if model.loss_is_softmax else 0, values.shape[1]):
+            bend = values[:, column]
+            signs = torch.where(bend.abs() > rounding, bend.sign(), 0.0)
+            if not signs.any():
+                continue
+            cotangents = (directions[:, :, column] * bend.abs().sqrt()[:, None]).to(outputs).view_as(outputs)
+            if forward is None:
+                yield derivatives.gradients(model, replace(batch, targets=cotangents), _inner_product), signs
+            else:
+                yield self._formed(forward.factors(outputs, cotangents, keep=True), len(batch)), signs
+
+    def _formed(self, factors: list[Factor], examples: int) -> Block:
+        """Return the gradients that factors stand for."""
+        found: dict[str, Tensor] = {}
+        for factor in factors:
+            part = factor.gradients()
+            found[factor.name] = found[factor.name] + part if factor.name in found else part
+        return {
+            name: found[name].view(examples, *tensor.shape)
+            if name in found
+            else tensor.new_zeros(examples, *tensor.shape)
+            for name, tensor in self.model.parameters.items()
+        }
+
+    def _compare(self, plan: Plan) -> tuple[Tensor, Tensor]:
+        if plan.rest:  # will not be used
+            nothing = next(iter(self.model.parameters.values())).new_zeros(0)
+            return nothing, nothing
+        seen = self._formed(capture(self.model, self._few, plan, _mixture), len(self._few))
+        return vectors.flatten(seen), vectors.flatten(derivatives.gradients(self.model, self._few, _mixture))
+
+
+def product_by_rows(jacobian: Jacobian, batch: Batch, block: Block) -> Block:
+    r"""Return $A^\top S (A v)$, the Gauss-Newton product over the batch, for every vector v of the block."""
+    columns = {name: tensor.flatten(1) for name, tensor in block.items()}
+    total = {name: torch.zeros_like(tensor) for name, tensor in columns.items()}
+    for rows, signs in jacobian.signed_rows(batch):
+        flat = {name: tensor.flatten(1) for name, tensor in rows.items()}
+        change = torch.stack([columns[name] @ flat[name].T for name in flat]).sum(dim=0)
+        change *= signs.to(change)
+        for name, tensor in flat.items():
+            total[name].addmm_(change, tensor)
+    return {name: tensor.view_as(block[name]) for name, tensor in total.items()}
+
+
+def _mixture(outputs: Tensor, targets: Tensor) -> Tensor:
+    """A measure that every output of an example enters, each with another weight."""
+    flat = outputs.flatten(1) if outputs.ndim > 1 else outputs[:, None]
+    weights = torch.arange(1, flat.shape[1] + 1, device=flat.device).cos()
+    return flat @ weights.to(flat)
+
+
+def _inner_product(outputs: Tensor, cotangents: Tensor) -> Tensor:
+    return (outputs * cotangents).reshape(len(outputs), -1).sum(dim=1)
+
+
+def _positions(factor: Factor) -> int:
+    if isinstance(factor, Outer):
+        return factor.left.shape[1]
+    return (factor.ids if isinstance(factor, Lookup) else factor.slopes).shape[1]

@@ -1,0 +1,146 @@
+"""A run directory: what was done is found again, what is damaged is named, and no two processes write to one."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastif.errors import ConfigurationError, StoredFileError
+from fastif.store import RunStore
+
+REQUEST = {"model": "m", "seed": 3}
+
+
+def test_pieces_are_made_once_and_found_again(tmp_path: Path) -> None:
+    made = []
+
+    def make() -> dict[str, torch.Tensor]:
+        made.append(1)
+        return {"x": torch.arange(3.0)}
+
+    for _ in range(2):
+        with RunStore.begin(tmp_path / "run", REQUEST) as store:
+            assert not store.is_complete
+            torch.testing.assert_close(store.piece("first", make)["x"], torch.arange(3.0))
+    assert len(made) == 1
+    with RunStore.begin(tmp_path / "run", REQUEST) as store:
+        store.piece("second", make)
+    assert len(made) == 2
+
+
+def test_a_damaged_piece_is_made_again(tmp_path: Path) -> None:
+    with RunStore.begin(tmp_path, REQUEST) as store:
+        store.piece("first", lambda: {"x": torch.zeros(100)})
+        (file,) = (tmp_path / "parts").iterdir()
+        content = bytearray(file.read_bytes())
+        content[-5] ^= 1  # in the numbers, where safetensors itself sees nothing wrong
+        file.write_bytes(content)
+        assert store.piece("first", lambda: {"x": torch.ones(100)})["x"].sum() == 100
+        file.write_bytes(file.read_bytes()[:-40])
+        assert store.piece("first", lambda: {"x": torch.full((100,), 2.0)})["x"].sum() == 200
+
+
+def test_a_finished_run_is_read_with_every_file_checked(tmp_path: Path) -> None:
+    with RunStore.begin(tmp_path, REQUEST) as store:
+        store.piece("first", lambda: {"x": torch.zeros(2)})
+        store.add_json("told.json", {"text": "café"})
+        store.add_tensors("scores.safetensors", {"values": torch.eye(2)})
+        store.finish()
+    assert not (tmp_path / "parts").exists()
+    run = RunStore.read(tmp_path)
+    assert run.request == REQUEST
+    assert run.json("told.json") == {"text": "café"}
+    torch.testing.assert_close(run.tensors("scores.safetensors")["values"], torch.eye(2))
+    with pytest.raises(StoredFileError, match=r"has no other\.json; it has scores\.safetensors, told\.json"):
+        run.json("other.json")
+    (tmp_path / "told.json").write_text("{}")
+    with pytest.raises(StoredFileError, match=r"told\.json is damaged"):
+        RunStore.read(tmp_path).json("told.json")
+    (tmp_path / "told.json").unlink()
+    with pytest.raises(StoredFileError, match=r"told\.json cannot be read"):
+        RunStore.read(tmp_path).json("told.json")
+
+
+def test_what_is_not_a_run_or_not_this_one_is_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(StoredFileError, match="is not there"):
+        RunStore.read(tmp_path / "missing")
+    with pytest.raises(StoredFileError, match="is not a run"):
+        RunStore.read(tmp_path)
+    (tmp_path / "letter.txt").write_text("mine")
+    with pytest.raises(StoredFileError, match=r"holds letter\.txt and is no run"), RunStore.begin(tmp_path, REQUEST):
+        pass
+    assert (tmp_path / "letter.txt").read_text() == "mine"
+    with RunStore.begin(tmp_path / "run", REQUEST):
+        pass
+    with pytest.raises(StoredFileError, match="not finished"):
+        RunStore.read(tmp_path / "run")
+    with (
+        pytest.raises(StoredFileError, match="another request: seed differ"),
+        RunStore.begin(tmp_path / "run", {**REQUEST, "seed": 4}),
+    ):
+        pass
+    with pytest.raises(ConfigurationError, match="JSON"), RunStore.begin(tmp_path / "x", {"a": float("nan")}):
+        pass
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"format": "other"}'])
+def test_a_description_that_cannot_be_read(content: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(StoredFileError, match=r"run\.json"):
+        RunStore.read(tmp_path)
+
+
+def test_a_run_of_a_newer_version(tmp_path: Path) -> None:
+    with RunStore.begin(tmp_path, REQUEST):
+        pass
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "format_version": 99, "fastif": "9.0"}))
+    with pytest.raises(StoredFileError, match=r"written by fastif 9\.0 in format 99"):
+        RunStore.read(tmp_path)
+
+
+HOLDER = textwrap.dedent("""
+    import sys, time
+    from fastif.store import RunStore
+    with RunStore.begin(sys.argv[1], {"model": "m", "seed": 3}):
+        print("open", flush=True)
+        time.sleep(60)
+""")
+
+
+def test_two_writers_exclude_each_other_and_a_killed_one_lets_go(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "open\n"
+        with (
+            pytest.raises(StoredFileError, match=f"open in another process \\(number {other.pid}\\)"),
+            RunStore.begin(tmp_path, REQUEST),
+        ):
+            pass
+        os.kill(other.pid, signal.SIGKILL)
+        other.wait()
+    with RunStore.begin(tmp_path, REQUEST) as store:
+        store.finish()
+
+
+@pytest.mark.skipif(not shutil.which("mount") or os.name != "posix" or os.getuid() != 0, reason="needs a small disk")
+def test_a_full_disk_is_told_and_nothing_is_half_written(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small], check=False).returncode:
+        pytest.skip("no small disk can be made here")
+    try:
+        with RunStore.begin(small / "run", REQUEST) as store:
+            store.piece("little", lambda: {"x": torch.zeros(10)})
+            with pytest.raises(StoredFileError, match="Make room and give the command once more"):
+                store.piece("much", lambda: {"x": torch.zeros(10**6)})
+            assert len(list((small / "run" / "parts").iterdir())) == 1
+    finally:
+        subprocess.run(["umount", small], check=True)
