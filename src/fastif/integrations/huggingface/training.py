@@ -18,7 +18,6 @@ from typing import Any
 import torch
 import transformers
 
-import fastif
 from fastif.data import Examples
 from fastif.errors import DataError
 from fastif.files import sha256
@@ -34,6 +33,7 @@ from fastif.integrations.huggingface.trained import TrainedClassifier
 from fastif.integrations.tables import TextTable, read_table, table_of
 from fastif.prefix import PrefixCache, Prefixed
 from fastif.progress import Progress, silent
+from fastif.version import __version__
 
 
 def train_classifier(
@@ -188,7 +188,7 @@ class Training:
             "dev_loss": None if dev is None else dev.loss,
             "dev_by_label": None if dev is None else dev.by_label,
             "versions": {
-                "fastif": fastif.__version__,
+                "fastif": __version__,
                 "torch": torch.__version__,
                 "transformers": transformers.__version__,
                 "python": platform.python_version(),
