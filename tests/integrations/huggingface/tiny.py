@@ -16,7 +16,7 @@ WORDS = (
     "the a film plot was is very not good bad fine dull great poor acting story slow long short bright dark never "
     "always we they liked hated found scene end music and but"
 ).split()
-SPECIAL = ("<pad>", "<unk>", "<cls>", "<sep>")
+SPECIAL = ("<unk>", "<pad>", "<cls>", "<sep>")  # padding is 1, as in RoBERTa and MPNet, and not a zero by chance
 VOCABULARY = {word: number for number, word in enumerate((*SPECIAL, *WORDS))}
 POSITIONS = 24  # tokens that a text may have
 SIZES = {
@@ -26,7 +26,7 @@ SIZES = {
     "num_attention_heads": 2,
     "num_hidden_layers": 3,
     "max_position_embeddings": POSITIONS,
-    "pad_token_id": 0,
+    "pad_token_id": 1,
     "num_labels": 3,
 }
 TEXTS = (
