@@ -63,9 +63,9 @@ LAST_PARTS = {
 }
 
 
-def tokenizer_of(family: str = "bert", **changes: Any) -> Any:
+def tokenizer_of(family: str = "bert", vocabulary: dict[str, int] = VOCABULARY, **changes: Any) -> Any:
     """A tokenizer of whole words; with segment ids where the family takes them, without special tokens for GPT-2."""
-    backend = Tokenizer(models.WordLevel(VOCABULARY, unk_token="<unk>"))
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     if family != "gpt2":
         backend.post_processor = processors.TemplateProcessing(
@@ -87,22 +87,25 @@ def tokenizer_of(family: str = "bert", **changes: Any) -> Any:
     return transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **{**options, **changes})
 
 
-def module_of(family: str = "bert", *, dtype: torch.dtype = torch.float64, seed: int = 0, **changes: Any) -> nn.Module:
+def module_of(
+    family: str = "bert", *, dtype: torch.dtype = torch.float64, initial: float = 0.5, **changes: Any
+) -> nn.Module:
     """A classifier with random weights, in train mode as a trainer leaves it, with its dropout."""
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     if family == "lora":
-        return _with_lora(module_of("bert", dtype=dtype, seed=seed, **changes), dtype)
+        return with_lora(module_of("bert", dtype=dtype, initial=initial, **changes), dtype)
     module: nn.Module = MAKERS[family]({**SIZES, **changes})
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if parameter.ndim > 1:
-                parameter.normal_(std=0.5)
+                parameter.normal_(std=initial)
             elif "bias" in name:
                 parameter.normal_(std=0.1)
     return module.to(dtype).train()
 
 
-def _with_lora(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+def with_lora(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """An adapter in the last layer, and a head of its own."""
     import peft
 
     config = peft.LoraConfig(
