@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "fastif needs Python 3.11 or newer, and '$(PYTHON)' is not: try make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "Installing into $(VENV) (once; a few minutes)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,demo,faiss]"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,demo,faiss,hf]"
 	@touch $@
 
 demo: $(STAMP) ## train on digits, explain a mistake, find planted wrong labels; writes out/digits/

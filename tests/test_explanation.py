@@ -37,8 +37,12 @@ def test_lists_hold_the_strongest_of_each_sign() -> None:
 def test_the_table_reads_well() -> None:
     text = str(explanation())
     assert re.search(r"Query 0: target .+, predicted .+, loss 0\.\d+", text)
-    assert re.search(r"Helpful: pushed it towards the label \S+ \(training on them lowers the loss of this query\)", text)
-    assert re.search(r"Harmful: pushed it away from the label \S+ \(training on them raises the loss of this query\)", text)
+    assert re.search(
+        r"Helpful: pushed it towards the label \S+ \(training on them lowers the loss of this query\)", text
+    )
+    assert re.search(
+        r"Harmful: pushed it away from the label \S+ \(training on them raises the loss of this query\)", text
+    )
     assert len(re.findall(r"^ +1 +\d+ +[-+]\d", text, re.MULTILINE)) == 4
     summary = " ".join(text.split("\n\n")[-1].split())
     assert re.search(r"automatic \([\d.]+ % of the top eigenvalue", summary)

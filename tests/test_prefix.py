@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import fastif
 from fastif.batch import Batch
 from fastif.errors import ConfigurationError, NonFiniteError, StoredFileError
 from fastif.integrations.huggingface import TextClassifier, TextExamples
 from fastif.prefix import PrefixCache, Prefixed
+from tests import oracles
 from tests.integrations.huggingface import tiny
 from tests.problems import relative_error
 
@@ -144,9 +145,7 @@ def test_fp32_storage_is_exact_and_half_of_it_nearly_so() -> None:
         optimizer.step()
     module.zero_grad()
     model = TextClassifier(module, tokenizer)
-    plain, full, half = (
-        scores(model, cache) for cache in (None, PrefixCache(), PrefixCache(storage="bfloat16"))
-    )
+    plain, full, half = (scores(model, cache) for cache in (None, PrefixCache(), PrefixCache(storage="bfloat16")))
     assert relative_error(full, plain) < 1e-5
     assert half.dtype == torch.float32
     assert float(torch.corrcoef(torch.stack([half.flatten(), plain.flatten()]).double())[0, 1]) >= 0.99999
@@ -271,9 +270,7 @@ def test_a_directory_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["directory", "scratch"])
-def test_what_is_cut_short_leaves_no_half_file(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_cut_short_leaves_no_half_file(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cache = PrefixCache(directory=tmp_path) if where == "directory" else PrefixCache(memory=0)
     model = classifier()
@@ -290,7 +287,7 @@ def test_a_full_disk_is_an_error_that_says_what_to_do(tmp_path: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np.lib.format, "open_memmap", full)
-    with pytest.raises(StoredFileError, match="No space left.*Make room there"):
+    with pytest.raises(StoredFileError, match=r"No space left.*Make room there"):
         scores(classifier(), PrefixCache(directory=tmp_path))
     assert list(tmp_path.iterdir()) == []
 
@@ -314,3 +311,86 @@ def test_states_that_are_not_finite_name_their_example() -> None:
 def test_a_cache_that_cannot_work_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(options))):
         PrefixCache(**options)
+
+
+# --- sequences of modules ---------------------------------------------------------------------------------------------
+
+
+def sequence(dtype: torch.dtype = torch.float64) -> nn.Sequential:
+    torch.manual_seed(0)
+    activation = nn.Tanh()  # one object in two places
+    return nn.Sequential(
+        nn.Linear(4, 8), nn.BatchNorm1d(8), activation, nn.Dropout(0.5), nn.Linear(8, 6), activation, nn.Linear(6, 3)
+    ).to(dtype)
+
+
+def columns(count: int = 30) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(count, 4, generator=generator, dtype=torch.float64)
+    return x, torch.randint(0, 3, (count,), generator=generator)
+
+
+def sequence_scores(module: nn.Module, trainable: Any, **options: Any) -> Tensor:
+    model = fastif.TorchModel(module, "cross_entropy", trainable=trainable)
+    x, y = columns()
+    return fastif.Explainer(model, (x, y), damping=0.1, batch_size=7, **options).scores((x[:3], y[:3])).values
+
+
+@pytest.mark.parametrize(("trainable", "parts"), [("^6", 6), ("^4|^6", 4), ("^4", 4), ("^1|^6", 1), ("6.bias", 6)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_sequence_starts_at_its_first_chosen_parameter(trainable: str, parts: int, dtype: torch.dtype) -> None:
+    module = sequence(dtype)
+    model = fastif.TorchModel(module, "cross_entropy", trainable=trainable)
+    assert model.prefix == f"the first {parts} of 7 parts"
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    plain, stored = sequence_scores(module, trainable, prefix_cache=None), sequence_scores(module, trainable)
+    assert relative_error(stored, plain) < (1e-10 if dtype == torch.float64 else 1e-5)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
+    assert module.training
+
+
+def test_scores_of_a_sequence_are_the_dense_ones() -> None:
+    module, names, (x, y) = sequence(), ["4.weight", "4.bias", "6.weight", "6.bias"], columns()
+    matrix = oracles.dense_ggn(module, names, "cross_entropy", (x, y))
+    gradients = oracles.per_example_gradients(module, names, "cross_entropy", (x, y))
+    expected = oracles.influence(gradients[:3], matrix, gradients, 0.1)
+    for options in ({}, {"prefix_cache": PrefixCache(memory=0, storage="model")}, {"solver": fastif.Exact()}):
+        assert relative_error(sequence_scores(module, "^4|^6", **options), expected) < 1e-6
+
+
+def test_states_of_a_sequence_take_one_row_each_and_are_found_again(tmp_path: Path) -> None:
+    module = sequence()
+    cache = PrefixCache(directory=tmp_path)
+    model = fastif.TorchModel(module, "cross_entropy", trainable="^6")
+    view = cache.view(model, fastif.Examples(columns()))
+    assert isinstance(view, Prefixed)
+    assert view.states.nbytes == 30 * 6 * 8
+    assert list(view.batch([2, 5]).inputs) == ["prefix_states"]
+    sequence_scores(module, "^6", prefix_cache=cache)
+    assert only_file(tmp_path).suffix == ".npy"
+    with torch.no_grad():
+        module[6].weight += 1
+    sequence_scores(module, "^6", prefix_cache=cache)
+    assert only_file(tmp_path).suffix == ".npy"
+    module[1].eps = 1e-3  # no tensor, and yet the states depend on it
+    sequence_scores(module, "^6", prefix_cache=cache)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_is_no_plain_sequence_or_shares_weights_runs_whole() -> None:
+    class Doubled(nn.Sequential):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return super().forward(2 * inputs)
+
+    shared = nn.Linear(3, 3)
+    hooked = sequence()
+    hooked.register_forward_pre_hook(lambda part, given: (2 * given[0],))
+    for module, trainable in (
+        (Doubled(nn.Linear(3, 3), nn.Linear(3, 3)), "^1"),
+        (nn.Sequential(shared, nn.Linear(3, 3), shared), "^1"),
+        (nn.Sequential(shared, nn.Linear(3, 3), shared), "^2"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(3, 3)), None),
+        (hooked, "^6"),
+        (nn.Linear(3, 3), None),
+    ):
+        assert fastif.TorchModel(module, "cross_entropy", trainable=trainable).prefix is None

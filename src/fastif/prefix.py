@@ -23,13 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastif.batch import Batch
+from fastif.batch import STATES, Batch
 from fastif.data import Examples
 from fastif.errors import ConfigurationError, FastifError, NonFiniteError, StoredFileError
 from fastif.files import replacing
 from fastif.progress import Progress, silent
 
-STATES = "prefix_states"  # the input of a batch that carries them
 Storage = Literal["model", "bfloat16"]
 
 
@@ -233,5 +232,5 @@ class Prefixed(Examples):
     def batch(self, ids: Any) -> Batch:
         """Return the examples with these numbers as one batch that carries their states."""
         batch = self._plain.batch(ids)
-        inputs = batch.inputs if isinstance(batch.inputs, dict) else {}
+        inputs = batch.inputs if isinstance(batch.inputs, dict) else {}  # a module of one input goes on from the states
         return Batch({**inputs, STATES: self.states.batch(batch.ids)}, batch.targets, batch.ids, batch.source)

@@ -197,7 +197,7 @@ def adapter(base: Path, directory: Path, **options: Any) -> nn.Module:
     adapted: nn.Module = peft.get_peft_model(module, config)
     torch.manual_seed(1)
     with torch.no_grad():
-        for name, parameter in adapted.named_parameters():
+        for parameter in adapted.parameters():
             if parameter.requires_grad:
                 parameter.copy_(torch.randn_like(parameter) * 0.5)
     adapted.save_pretrained(directory)

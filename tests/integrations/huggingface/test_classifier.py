@@ -42,9 +42,7 @@ def test_several_labels_each() -> None:
     labels = [["good"], ["good", "bad"], [], ["mixed"], *[["bad"]] * 6]
     hot = [[float(name in row) for name in NAMES.values()] for row in labels]
     asked = [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
-    answer = expected(
-        model, [tiny.TEXTS, hot], [tiny.QUERIES, asked], "binary_cross_entropy_with_logits"
-    )
+    answer = expected(model, [tiny.TEXTS, hot], [tiny.QUERIES, asked], "binary_cross_entropy_with_logits")
     train = model.examples(tiny.TEXTS, labels)
     assert relative_error(scores(model, train, model.examples(tiny.QUERIES, asked, source="queries")), answer) < 1e-6
     assert train.label(1) == "good, bad"
@@ -58,7 +56,9 @@ def test_regression() -> None:
     model = classifier(num_labels=1, id2label={0: "stars"}, label2id={"stars": 0})
     assert model.problem == "regression"
     stars = [0.5 * number for number in range(10)]
-    rows = [dense.rows_of(model.tokenizer, *columns) for columns in ([tiny.TEXTS, stars], [tiny.QUERIES, [1.0, 2, 0.5]])]
+    rows = [
+        dense.rows_of(model.tokenizer, *columns) for columns in ([tiny.TEXTS, stars], [tiny.QUERIES, [1.0, 2, 0.5]])
+    ]
     for row in (*rows[0], *rows[1]):
         row["labels"] = [float(row["labels"])]  # the shape of the logits
     answer = dense.influence(model.module, list(model.parameters), "mse_loss", *rows, damping=0.1)

@@ -16,9 +16,7 @@ from tests.integrations.huggingface import tiny
 
 class Rows(torch.utils.data.Dataset[dict[str, Any]]):
     def __init__(self, tokenizer: Any) -> None:
-        self.rows = [
-            {**tokenizer(text), "labels": label} for text, label in zip(tiny.TEXTS, tiny.LABELS, strict=True)
-        ]
+        self.rows = [{**tokenizer(text), "labels": label} for text, label in zip(tiny.TEXTS, tiny.LABELS, strict=True)]
 
     def __len__(self) -> int:
         return len(self.rows)

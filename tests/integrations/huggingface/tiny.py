@@ -12,10 +12,13 @@ import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 
+# fmt: off
 WORDS = (
-    "the a film plot was is very not good bad fine dull great poor acting story slow long short bright dark never "
-    "always we they liked hated found scene end music and but"
-).split()
+    "the", "a", "film", "plot", "was", "is", "very", "not", "good", "bad", "fine", "dull", "great", "poor", "acting",
+    "story", "slow", "long", "short", "bright", "dark", "never", "always", "we", "they", "liked", "hated", "found",
+    "scene", "end", "music", "and", "but",
+)
+# fmt: on
 SPECIAL = ("<unk>", "<pad>", "<cls>", "<sep>")  # padding is 1, as in RoBERTa and MPNet, and not a zero by chance
 VOCABULARY = {word: number for number, word in enumerate((*SPECIAL, *WORDS))}
 POSITIONS = 24  # tokens that a text may have

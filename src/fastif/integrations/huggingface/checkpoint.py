@@ -48,9 +48,7 @@ def load_tokenizer(name: str | Path, *, trust_remote_code: bool = False) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=trust_remote_code)
     except (*FAILURES, ImportError) as error:
-        raise StoredFileError(
-            f"the tokenizer of {name} could not be loaded: {_first_line(error)}. {todo}"
-        ) from error
+        raise StoredFileError(f"the tokenizer of {name} could not be loaded: {_first_line(error)}. {todo}") from error
     if len(tokenizer) <= len(tokenizer.all_special_tokens):  # transformers makes an empty one where no file is
         raise StoredFileError(f"{name} has no tokenizer: no vocabulary was found there. {todo}")
     return tokenizer
@@ -144,8 +142,8 @@ def _refusal(name: str | Path, error: Exception) -> StoredFileError:
             "name and the network; only checkpoints with safetensors weights are read."
         )
     return StoredFileError(
-        f"the checkpoint {name} could not be loaded: {_first_line(error)}. It is damaged, or made for another version of "
-        "transformers: save or fetch it again."
+        f"the checkpoint {name} could not be loaded: {_first_line(error)}. It is damaged, or made for another version "
+        "of transformers: save or fetch it again."
     )
 
 

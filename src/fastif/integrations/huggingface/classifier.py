@@ -15,9 +15,10 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from fastif.batch import Batch, Inputs
+from fastif.batch import STATES, Batch, Inputs
 from fastif.data import Examples
 from fastif.errors import DataError, ModelError
+from fastif.front import hash_tensors
 from fastif.integrations.huggingface import checkpoint
 from fastif.integrations.huggingface.fit import check_tokenizer, longest_text, short_inputs
 from fastif.integrations.huggingface.layers import FrozenLayers, choose_parameters
@@ -25,7 +26,6 @@ from fastif.integrations.huggingface.texts import TextExamples
 from fastif.integrations.tables import LabelMap, TextTable, table_of
 from fastif.model import TorchModel
 from fastif.parameters import Choice
-from fastif.prefix import STATES
 
 Problem = Literal["single-label", "multi-label", "regression"]
 LOSSES: dict[Problem, str] = {
@@ -215,12 +215,9 @@ class TextClassifier(TorchModel):
 
     def fingerprint(self) -> str:
         """Return a hash of the weights that are not chosen and of the configuration."""
-        digest = hashlib.sha256(json.dumps(self.config.to_dict(), sort_keys=True, default=str).encode())
-        digest.update(transformers.__version__.encode())
-        for name, tensor in sorted({**self._frozen, **self._buffers}.items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()
+        config = json.dumps(self.config.to_dict(), sort_keys=True, default=str)
+        words = f"{config} {transformers.__version__} {hash_tensors({**self._frozen, **self._buffers})}"
+        return hashlib.sha256(words.encode()).hexdigest()
 
     def _try_prefix(self, few: dict[str, Tensor]) -> str | None:
         """Return why going on from stored states does not give the same outputs, None if it does."""

@@ -48,7 +48,12 @@ def longest_text(module: nn.Module, tokenizer: Any, wanted: int | None) -> int:
         return min(said, positions) if isinstance(positions, int) and positions > 0 else int(said)
     least = tokenizer.num_special_tokens_to_add() + 1
     most = positions if tables and isinstance(positions, int) else None
-    if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < least or (most is not None and wanted > most):
+    if (
+        isinstance(wanted, bool)
+        or not isinstance(wanted, int)
+        or wanted < least
+        or (most is not None and wanted > most)
+    ):
         raise ConfigurationError(
             f"max_length must be a whole number of at least {least}"
             + ("" if most is None else f" and at most {most}, as the model has so many positions")
@@ -87,8 +92,9 @@ def _outputs(module: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
             result = module(**inputs)
     except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
         raise ModelError(
-            f"{type(module).__name__} does not take texts of this tokenizer ({', '.join(inputs)}). It said: {str(error).rstrip('.')}. "
-            "Use the tokenizer that the model was trained with, and set the model's config.pad_token_id to its padding."
+            f"{type(module).__name__} does not take texts of this tokenizer ({', '.join(inputs)}). It said: "
+            f"{str(error).rstrip('.')}. Use the tokenizer that the model was trained with, and set the model's "
+            "config.pad_token_id to its padding."
         ) from error
     outputs = getattr(result, "logits", None)
     if not isinstance(outputs, Tensor):
