@@ -15,6 +15,7 @@ from torch import Tensor
 from fastif.errors import DataError, NonFiniteError, ShapeError
 
 TARGET_KEY = "labels"
+STATES = "prefix_states"  # the input that carries what lies below the first chosen parameter, computed before
 
 Inputs = tuple[Tensor, ...] | dict[str, Tensor]
 

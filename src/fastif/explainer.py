@@ -20,7 +20,7 @@ from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selec
 from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
-from fastif.errors import ConfigurationError, ModelError, NonFiniteError, ShapeError
+from fastif.errors import ConfigurationError, DataError, ModelError, NonFiniteError, ShapeError
 from fastif.explanation import Explanation, QueryExplanation, strongest
 from fastif.keeping import Keep, Tensors, content_sha256, nothing_kept
 from fastif.losses import PerExample, measure_name, resolve_measure
@@ -379,7 +379,13 @@ class Explainer:
             placed = self.model.place(batch)
             self.model.check(placed)
             outputs = self.model.outputs(self.model.parameters, placed.inputs)
-            require_one_each(self._measure(outputs, placed.targets), outputs, f"measure {self._measure_name}")
+            values = self._measure(outputs, placed.targets)
+            require_one_each(values, outputs, f"measure {self._measure_name}")
+            if queries.targets_are_predictions and values.abs().max() <= torch.finfo(values.dtype).eps ** 1.5:
+                raise DataError(
+                    f"the {self._measure_name} of the queries at the model's own predictions is zero, so that there is "
+                    "nothing to explain. Give the queries labels, or measure='margin' or a function of the outputs."
+                )
             yield placed
 
     def _titles(self, queries: Examples) -> Iterator[tuple[str, str]]:

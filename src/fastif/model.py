@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fastif.batch import Batch, Inputs
+from fastif.batch import STATES, Batch, Inputs
 from fastif.data import Examples
 from fastif.errors import FastifError, LossError, ModelError, NonFiniteError, ShapeError
 from fastif.evaluation import Evaluation
+from fastif.front import FrozenFront
+from fastif.keeping import content_sha256
 from fastif.losses import NamedLoss, PerExample, resolve_loss
 from fastif.parameters import Choice, split_parameters, unwrap
 
@@ -65,6 +67,7 @@ class TorchModel:
             self._parameters, self._frozen = split_parameters(self._module, trainable)
         self._buffers = {name: buffer.detach() for name, buffer in self._module.named_buffers()}
         self._evaluation = Evaluation(self._module)
+        self._front = FrozenFront.of(self._module, self._parameters)
         self._classes: int | None = None
         self.bytes_per_example = 0
 
@@ -111,12 +114,11 @@ class TorchModel:
         return Examples.of(data, source)
 
     def outputs(self, parameters: dict[str, Tensor], inputs: Inputs) -> Tensor:
-        """Return the module's outputs with `parameters` in place of the chosen ones."""
-        # buffers are cloned, so that a module that writes to them in its forward pass writes to nobody's memory
-        buffers = {name: self._cast(buffer).clone() for name, buffer in self._buffers.items()}
-        arguments, keywords = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
-        with self._evaluation.on(self.device):
-            result = functional_call(self._module, {**self._frozen, **buffers, **parameters}, arguments, keywords)
+        """Return the module's outputs with `parameters` in place of the chosen ones, from stored states where given."""
+        if self._front is not None and isinstance(inputs, dict) and STATES in inputs:
+            result = self._called(self._front.above, parameters, (inputs[STATES],))
+        else:
+            result = self._called(self._module, parameters, inputs)
         outputs = getattr(result, "logits", result)
         if not isinstance(outputs, Tensor):
             raise ModelError(
@@ -131,6 +133,33 @@ class TorchModel:
                 "than squeeze(), and batch_first=True for recurrent layers."
             )
         return outputs
+
+    def _called(self, module: nn.Module, parameters: dict[str, Tensor], inputs: Inputs) -> Any:
+        """Return what the module, or a part of its sequence, gives for these inputs."""
+        # buffers are cloned, so that a module that writes to them in its forward pass writes to nobody's memory
+        buffers = {name: self._cast(buffer).clone() for name, buffer in self._buffers.items()}
+        tensors = {**self._frozen, **buffers, **parameters}
+        if module is not self._module:
+            tensors = {name: tensor for name, tensor in tensors.items() if name.partition(".")[0] in module._modules}
+        arguments, keywords = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
+        with self._evaluation.on(self.device):
+            return functional_call(module, tensors, arguments, keywords)
+
+    @property
+    def prefix(self) -> str | None:
+        """What needs to be computed only once: the parts of an `nn.Sequential` before the first chosen parameter."""
+        return None if self._front is None else self._front.words
+
+    def encode(self, batch: Batch) -> Tensor:
+        """Return what the frozen front gives for a placed batch: the input of the first part that is not frozen."""
+        assert self._front is not None
+        states: Tensor = self._called(self._front.below, self._parameters, batch.inputs)
+        return states
+
+    def fingerprint(self) -> str:
+        """Return a hash of the frozen front: its tensors, and how its parts are set."""
+        assert self._front is not None
+        return self._front.settings() + content_sha256({**self._frozen, **self._buffers})
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each example."""

@@ -9,11 +9,13 @@ stale. Knows models by that seam alone, and no tokenizer.
 
 import copy
 import hashlib
+import math
 import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -21,13 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastif.batch import Batch
+from fastif.batch import STATES, Batch
 from fastif.data import Examples
-from fastif.errors import ConfigurationError, NonFiniteError, StoredFileError
+from fastif.errors import ConfigurationError, FastifError, NonFiniteError, StoredFileError
 from fastif.files import replacing
 from fastif.progress import Progress, silent
 
-STATES = "prefix_states"  # the input of a batch that carries them
 Storage = Literal["model", "bfloat16"]
 
 
@@ -67,6 +68,8 @@ class PrefixCache:
     def __post_init__(self) -> None:
         if self.storage not in ("model", "bfloat16"):
             raise ConfigurationError(f"storage must be 'model' or 'bfloat16', not {self.storage!r}.")
+        if isinstance(self.memory, bool) or not isinstance(self.memory, Real) or not self.memory >= 0:
+            raise ConfigurationError(f"memory must be a number of bytes, at least 0, not {self.memory!r}.")
 
     def view(self, model: Any, examples: Examples, *, batch_size: int = 256, progress: Progress = silent) -> Examples:
         """Return the examples with states in their batches, made when first needed; as they are without a prefix."""
@@ -79,7 +82,7 @@ class PrefixCache:
         if self.directory is not None:
             file = Path(self.directory) / f"{self._key(model, examples)}.npy"
             if file.exists():
-                return States.load(file, examples.lengths, self.storage)
+                return States.load(file, examples, self.storage)
         return _Encoder(self, model, examples, progress).run(batch_size, file)
 
     def _key(self, model: PrefixModel, examples: Examples) -> str:
@@ -87,7 +90,7 @@ class PrefixCache:
         for batch in examples.batches(1024):
             for name, tensor in batch.named_inputs().items():
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-                digest.update(tensor.contiguous().numpy().tobytes())
+                digest.update(tensor.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()[:40]
 
 
@@ -107,18 +110,21 @@ class States:
         return self._rows.nbytes
 
     @classmethod
-    def load(cls, file: Path, lengths: Tensor | None, storage: Storage, dtype: torch.dtype = torch.float32) -> "States":
-        """Map a file of states into memory."""
+    def load(cls, file: Path, examples: Examples, storage: Storage) -> "States":
+        """Map a file of the states of these examples into memory."""
         try:
             mapped = np.load(file, mmap_mode="c", allow_pickle=False)  # copy on write: nothing can change the file
         except (ValueError, OSError, EOFError) as error:
             raise StoredFileError(f"the file of hidden states {file} is damaged: {error}. Delete it.") from error
         rows = torch.from_numpy(mapped)
+        if len(rows) != _rows_of(examples):
+            raise StoredFileError(
+                f"the file of hidden states {file} is damaged: it has {len(rows)} rows, not the {_rows_of(examples)} "
+                f"of {examples.source}. Delete it."
+            )
         if storage == "bfloat16":
-            rows = rows.view(torch.bfloat16)
-        elif rows.dtype != dtype:
-            dtype = rows.dtype
-        return cls(rows, lengths, dtype, in_file=True)
+            return cls(rows.view(torch.bfloat16), examples.lengths, torch.float32, in_file=True)
+        return cls(rows, examples.lengths, rows.dtype, in_file=True)
 
     def batch(self, ids: Tensor) -> Tensor:
         """Return the states of some examples, padded with zeros to the longest of them."""
@@ -141,19 +147,15 @@ class _Encoder:
     def run(self, batch_size: int, file: Path | None) -> States:
         examples = self._examples
         first = self._encode(examples.batch([0]))
-        count = len(examples) if examples.lengths is None else int(examples.lengths.sum())
-        shape = (count, *first.shape[1 if examples.lengths is None else 2 :])
+        shape = (_rows_of(examples), *first.shape[1 if examples.lengths is None else 2 :])
         kept = torch.bfloat16 if self._cache.storage == "bfloat16" else first.dtype
-        size = count * (first.numel() // (1 if examples.lengths is None else first.shape[1])) * kept.itemsize
-        if file is None and size <= self._cache.memory:
+        if file is None and math.prod(shape) * kept.itemsize <= self._cache.memory:
             rows = torch.empty(shape, dtype=kept)
             self._fill(rows, batch_size)
             return States(rows, examples.lengths, first.dtype, in_file=False)
-        return self._on_disk(shape, kept, first.dtype, batch_size, file)
+        return self._on_disk(shape, kept, batch_size, file)
 
-    def _on_disk(
-        self, shape: tuple[int, ...], kept: torch.dtype, dtype: torch.dtype, batch_size: int, file: Path | None
-    ) -> States:
+    def _on_disk(self, shape: tuple[int, ...], kept: torch.dtype, batch_size: int, file: Path | None) -> States:
         scratch = file is None
         if file is None:
             handle, name = tempfile.mkstemp(prefix="fastif-states-", suffix=".npy")
@@ -167,10 +169,12 @@ class _Encoder:
                 rows = torch.from_numpy(mapped)
                 self._fill(rows.view(torch.bfloat16) if kept == torch.bfloat16 else rows, batch_size)
                 mapped.flush()
-            states = States.load(file, self._examples.lengths, self._cache.storage, dtype)
+            states = States.load(file, self._examples, self._cache.storage)
+        except FastifError:
+            raise
         except OSError as error:
             raise StoredFileError(
-                f"hidden states of {np.prod(shape) * kept.itemsize / 1e9:.1f} GB could not be written to {file}: "
+                f"hidden states of {math.prod(shape) * kept.itemsize / 1e9:.1f} GB could not be written to {file}: "
                 f"{error}. Make room there, give PrefixCache(directory=...) another place, or raise its memory."
             ) from error
         finally:
@@ -207,6 +211,11 @@ class _Encoder:
         return states
 
 
+def _rows_of(examples: Examples) -> int:
+    """Return how many rows of states the examples have: one a position, or one each."""
+    return len(examples) if examples.lengths is None else int(examples.lengths.sum())
+
+
 class Prefixed(Examples):
     """The same examples, with states in their batches."""
 
@@ -223,5 +232,5 @@ class Prefixed(Examples):
     def batch(self, ids: Any) -> Batch:
         """Return the examples with these numbers as one batch that carries their states."""
         batch = self._plain.batch(ids)
-        inputs = batch.inputs if isinstance(batch.inputs, dict) else {}
+        inputs = batch.inputs if isinstance(batch.inputs, dict) else {}  # a module of one input goes on from the states
         return Batch({**inputs, STATES: self.states.batch(batch.ids)}, batch.targets, batch.ids, batch.source)

@@ -6,12 +6,13 @@ failure is one text that says what was seen and what to do.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging as transformers_logging
@@ -20,6 +21,9 @@ from fastif.errors import ModelError, StoredFileError
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack")
 ADAPTER = "adapter_config.json"
+TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
+# what transformers, peft and safetensors raise for a checkpoint that is damaged or does not fit
+FAILURES = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError)
 
 
 def load(name: str | Path, *, tokenizer: Any = None, trust_remote_code: bool = False) -> tuple[nn.Module, Any]:
@@ -28,7 +32,11 @@ def load(name: str | Path, *, tokenizer: Any = None, trust_remote_code: bool = F
     if path.exists() or _looks_like_a_path(str(name)):
         _check_directory(path)
     with quiet():
-        module = _load_adapter(path) if (path / ADAPTER).exists() else _load_model(name, trust_remote_code)
+        if (path / ADAPTER).exists():
+            module, base = _load_adapter(path, trust_remote_code)
+            name = name if any((path / file).exists() for file in TOKENIZER) else base
+        else:
+            module = _load_model(name, trust_remote_code)
         if tokenizer is None or isinstance(tokenizer, str | Path):
             tokenizer = load_tokenizer(tokenizer or name, trust_remote_code=trust_remote_code)
         return module.eval(), tokenizer
@@ -90,22 +98,20 @@ def _draw_head(module: nn.Module, fresh: nn.Module, made_up: set[str], name: str
 
 def load_tokenizer(name: str | Path, *, trust_remote_code: bool = False) -> Any:
     """Return the tokenizer of a checkpoint."""
+    todo = "Save it beside the model with tokenizer.save_pretrained(directory), or pass tokenizer=."
+    if _looks_like_a_path(str(name)) and not Path(name).is_dir():
+        raise StoredFileError(f"there is no tokenizer at {name}, as that is no directory. {todo}")
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-        raise StoredFileError(
-            f"the tokenizer of {name} could not be loaded: {_first_line(error)}. Save it beside the model with "
-            "tokenizer.save_pretrained(directory), or pass tokenizer=."
-        ) from error
+    except (*FAILURES, ImportError) as error:
+        raise StoredFileError(f"the tokenizer of {name} could not be loaded: {_first_line(error)}. {todo}") from error
     if len(tokenizer) <= len(tokenizer.all_special_tokens):  # transformers makes an empty one where no file is
-        raise StoredFileError(
-            f"{name} has no tokenizer: no vocabulary was found there. Save it beside the model with "
-            "tokenizer.save_pretrained(directory), or pass tokenizer=."
-        )
+        raise StoredFileError(f"{name} has no tokenizer: no vocabulary was found there. {todo}")
     return tokenizer
 
 
-def _load_model(name: str | Path, trust_remote_code: bool) -> nn.Module:
+def _load_model(name: str | Path, trust_remote_code: bool, known: Collection[str] = ()) -> nn.Module:
+    """Return the classifier; refuse one with weights that are missing, but for parts whose names are known."""
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     try:
         config = AutoConfig.from_pretrained(str(name), **options)
@@ -118,10 +124,10 @@ def _load_model(name: str | Path, trust_remote_code: bool) -> nn.Module:
         )
     except ImportError as error:
         raise ModelError(f"the model {name} needs a package that is not installed: {_first_line(error)}.") from error
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except FAILURES as error:
         raise _refusal(name, error) from error
     module: nn.Module = loaded[0]
-    made_up = sorted(loaded[1]["missing_keys"])
+    made_up = sorted(key for key in loaded[1]["missing_keys"] if not set(key.split(".")) & set(known))
     if made_up:
         raise ModelError(
             f"the checkpoint {name} has no weights for {made_up[0]}"
@@ -131,16 +137,28 @@ def _load_model(name: str | Path, trust_remote_code: bool) -> nn.Module:
     return module
 
 
-def _load_adapter(path: Path) -> nn.Module:
+def _load_adapter(path: Path, trust_remote_code: bool) -> tuple[nn.Module, str]:
+    """Return a PEFT adapter on its base model, and where that came from. The adapter may bring the trained head."""
     try:
-        from peft import AutoPeftModelForSequenceClassification
+        from peft import PeftConfig, PeftModel
     except ImportError as error:
         raise ModelError(f"{path} is a PEFT adapter, and peft is not installed: pip install peft.") from error
     try:
-        adapted: nn.Module = AutoPeftModelForSequenceClassification.from_pretrained(str(path), is_trainable=True)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        config = PeftConfig.from_pretrained(str(path))
+    except FAILURES as error:
         raise _refusal(path, error) from error
-    return adapted
+    base = str(config.base_model_name_or_path)
+    if _looks_like_a_path(base) and not Path(base).is_dir():
+        raise StoredFileError(
+            f"the base model {base} of the adapter {path} is not there. Put it there, or write where it is as "
+            f"base_model_name_or_path in {ADAPTER}."
+        )
+    module = _load_model(base, trust_remote_code, known=getattr(config, "modules_to_save", None) or ())
+    try:
+        adapted: nn.Module = PeftModel.from_pretrained(module, str(path), is_trainable=True)
+    except FAILURES as error:
+        raise _refusal(path, error) from error
+    return adapted, base
 
 
 def _check_directory(path: Path) -> None:
@@ -179,11 +197,15 @@ def _refusal(name: str | Path, error: Exception) -> StoredFileError:
             f"{name} is neither a directory here nor a model that could be fetched: {_first_line(error)}. Check the "
             "name and the network; only checkpoints with safetensors weights are read."
         )
-    return StoredFileError(f"the checkpoint {name} could not be loaded: {_first_line(error)}.")
+    return StoredFileError(
+        f"the checkpoint {name} could not be loaded: {_first_line(error)}. It is damaged, or made for another version "
+        "of transformers: save or fetch it again."
+    )
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return next((line for line in lines if "size mismatch" in line), lines[0]).strip().rstrip(".")
 
 
 def _looks_like_a_path(name: str) -> bool:

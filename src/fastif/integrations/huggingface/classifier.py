@@ -1,7 +1,8 @@
 """TextClassifier: a fine-tuned sequence classifier of transformers as a model that can be explained.
 
 Knows what a checkpoint says of itself (labels, kind of problem, longest text) and how to run it from stored hidden
-states. Loading is in `checkpoint.py`, tokens in `texts.py`, the layers in `layers.py`.
+states. Loading is in `checkpoint.py`, tokens in `texts.py`, the layers in `layers.py`; `fit.py` sees whether model and
+tokenizer belong together.
 """
 
 import hashlib
@@ -14,10 +15,11 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from fastif.batch import Batch, Inputs
+from fastif.batch import STATES, Batch, Inputs
 from fastif.data import Examples
-from fastif.errors import ConfigurationError, DataError, ModelError
+from fastif.errors import DataError, ModelError
 from fastif.integrations.huggingface import checkpoint
+from fastif.integrations.huggingface.fit import check_tokenizer, longest_text, short_inputs
 from fastif.integrations.huggingface.layers import FrozenLayers, choose_parameters
 from fastif.integrations.huggingface.record import RECORD, read_record
 from fastif.integrations.huggingface.texts import TextExamples
@@ -25,7 +27,6 @@ from fastif.integrations.tables import LabelMap, TextTable, table_of
 from fastif.keeping import content_sha256
 from fastif.model import TorchModel
 from fastif.parameters import Choice
-from fastif.prefix import STATES
 
 Problem = Literal["single-label", "multi-label", "regression"]
 LOSSES: dict[Problem, str] = {
@@ -33,7 +34,6 @@ LOSSES: dict[Problem, str] = {
     "multi-label": "binary_cross_entropy_with_logits",
     "regression": "mse_loss",
 }
-COUNT_FROM_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer", "ibert", "data2vec-text")
 # of a configuration, what hidden states do not depend on: a model has the states of the base it was trained from
 NO_SETTINGS = (
     "_name_or_path",
@@ -44,7 +44,6 @@ NO_SETTINGS = (
     "problem_type",
     "transformers_version",
 )
-LONGEST = 512  # tokens, where neither tokenizer nor model says
 
 
 class TextClassifier(TorchModel):
@@ -75,12 +74,13 @@ class TextClassifier(TorchModel):
     ) -> None:
         self.config = _config(module)
         self.problem = _problem(self.config)
-        self.tokenizer = _checked_tokenizer(tokenizer, module)
-        few = _few_inputs(tokenizer, module)
+        check_tokenizer(tokenizer, module)
+        self.tokenizer = tokenizer
+        self.max_length = longest_text(module, tokenizer, max_length)
+        few = short_inputs(module, tokenizer, self.max_length)
         chosen, self.choice = choose_parameters(module, trainable, freeze_layers, few)
         super().__init__(module, LOSSES[self.problem], trainable=chosen)
         self.label_names = {int(number): str(label) for number, label in (self.config.id2label or {}).items()}
-        self.max_length = _max_length(self.config, tokenizer) if max_length is None else int(max_length)
         self.name = name or getattr(self.config, "_name_or_path", "") or type(module).__name__
         found = FrozenLayers.of(module, self.parameters, few)
         self._layers = found if isinstance(found, FrozenLayers) else None
@@ -173,7 +173,7 @@ class TextClassifier(TorchModel):
             blank if targets is None else torch.tensor(targets, dtype=self._target_dtype()),
             self.tokenizer,
             max_length=self.max_length,
-            label_names=self.label_names if self.problem == "single-label" else None,
+            label_names=None if self.problem == "regression" else self.label_names,
             **columns,
         )
         return made.with_predictions(self.predict(made)) if targets is None else made
@@ -250,12 +250,8 @@ class TextClassifier(TorchModel):
     def fingerprint(self) -> str:
         """Return a hash of the weights that are not chosen and of the configuration."""
         settings = {name: value for name, value in self.config.to_dict().items() if name not in NO_SETTINGS}
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
-        digest.update(transformers.__version__.encode())
-        for name, tensor in sorted({**self._frozen, **self._buffers}.items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()
+        words = json.dumps(settings, sort_keys=True, default=str) + transformers.__version__
+        return hashlib.sha256(f"{words} {content_sha256({**self._frozen, **self._buffers})}".encode()).hexdigest()
 
     def weights_sha256(self) -> str:
         """Return a hash of all weights."""
@@ -281,13 +277,6 @@ class TextClassifier(TorchModel):
 
     def _target_dtype(self) -> torch.dtype:
         return torch.int64 if self.problem == "single-label" else self.dtype
-
-
-def _few_inputs(tokenizer: Any, module: nn.Module) -> dict[str, Tensor]:
-    """Return two short texts of unequal length as inputs, on the module's device."""
-    device = next(module.parameters()).device
-    tokens = tokenizer(["a b c", "a b c d e f g h"], padding=True, return_tensors="pt")
-    return {name: tensor.to(device) for name, tensor in tokens.items()}
 
 
 def _config(module: nn.Module) -> Any:
@@ -320,32 +309,3 @@ def _problem(config: Any) -> Problem:
     if config.num_labels == 1:
         raise ModelError("the model has one label only, so that its prediction never changes and has no cause.")
     return "single-label"
-
-
-def _checked_tokenizer(tokenizer: Any, module: nn.Module) -> Any:
-    if not callable(tokenizer) or not hasattr(tokenizer, "get_vocab"):
-        raise ConfigurationError(f"tokenizer must be a transformers tokenizer, not a {type(tokenizer).__name__}.")
-    if tokenizer.pad_token_id is None:
-        raise ModelError(
-            "the tokenizer has no padding token, so that texts cannot be put into one batch. Set the one that was used "
-            "in training, such as tokenizer.pad_token = tokenizer.eos_token, and the model's config.pad_token_id."
-        )
-    rows = int(module.get_input_embeddings().weight.shape[0])  # type: ignore[operator]
-    largest = max(tokenizer.get_vocab().values())
-    if largest >= rows:
-        raise ModelError(
-            f"the tokenizer has tokens up to number {largest}, but the model has embeddings for {rows}: they do not "
-            "belong together. Use the tokenizer that the model was trained with."
-        )
-    return tokenizer
-
-
-def _max_length(config: Any, tokenizer: Any) -> int:
-    """Return the most tokens that a text may have: what the tokenizer says, and what the model has positions for."""
-    limits = [tokenizer.model_max_length if tokenizer.model_max_length < 10**6 else LONGEST]
-    positions = getattr(config, "max_position_embeddings", None)
-    if isinstance(positions, int) and positions > 0:
-        # RoBERTa and its kin number positions from the padding token's number on
-        offset = config.pad_token_id + 1 if config.model_type in COUNT_FROM_PADDING else 0
-        limits.append(positions - offset)
-    return min(limits)

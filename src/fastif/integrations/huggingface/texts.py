@@ -77,7 +77,9 @@ class TextExamples(Examples):
         source: str = "data",
     ) -> None:
         _check(texts, pairs, targets, source)
-        table, self.truncated = tokenize(texts, pairs, torch.as_tensor(targets), tokenizer, max_length)
+        table, self.truncated = tokenize(
+            texts, pairs, torch.as_tensor(targets), tokenizer, max_length=max_length, source=source
+        )
         self.texts, self.pairs, self.max_length = list(texts), None if pairs is None else list(pairs), max_length
         shown = self.texts if pairs is None else [f"{one}{BETWEEN}{two}" for one, two in zip(texts, pairs, strict=True)]
         super().__init__(
@@ -91,6 +93,18 @@ class TextExamples(Examples):
         """The target of every example."""
         return self._table.targets
 
+    def __getitem__(self, index: int) -> Any:
+        """Return one example as a person reads it: its text or texts, and its label by name."""
+        row = super().__getitem__(index)
+        texts = {"text": self.texts[index]} | ({} if self.pairs is None else {"text_pair": self.pairs[index]})
+        return {**texts, "label": self.name_of(row[TARGET_KEY])}
+
+    def name_of(self, target: Tensor) -> str:
+        """Return a target in words; of several labels each, those that hold."""
+        if target.ndim == 1 and len(target) == len(self.label_names):
+            return ", ".join(self.label_names[number] for number in (target > 0.5).nonzero()[:, 0].tolist()) or "none"
+        return super().name_of(target)
+
     def with_predictions(self, predictions: Tensor) -> "TextExamples":
         """Return the same texts, with what a model predicts in the place of their labels."""
         other = copy.copy(self)
@@ -100,7 +114,13 @@ class TextExamples(Examples):
 
 
 def tokenize(
-    texts: Sequence[str], pairs: Sequence[str] | None, targets: Tensor, tokenizer: Any, max_length: int
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    targets: Tensor,
+    tokenizer: Any,
+    *,
+    max_length: int,
+    source: str = "data",
 ) -> tuple[TokenTable, int]:
     """Return the tokens of all texts, and how many texts had to be cut."""
     parts: dict[str, list[np.ndarray]] = {}
@@ -124,6 +144,9 @@ def tokenize(
         for name, rows in encoded.items():
             flat = np.fromiter((token for row in rows for token in row), dtype=np.int32, count=sum(counts))
             parts.setdefault(name, []).append(flat)
+        if 0 in counts:
+            row = start + counts.index(0)
+            raise DataError(f"the text of example {row} of {source} gives no token: {texts[row]!r}. Leave it out.")
         lengths += counts
     columns = {name: np.concatenate(chunks) for name, chunks in parts.items()}
     padding = {name: _padding(tokenizer, name) for name in columns}

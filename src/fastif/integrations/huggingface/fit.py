@@ -1,0 +1,105 @@
+"""Whether a tokenizer and a model belong together, and how long a text may be for them.
+
+All of it is seen before any data is: in the numbers of tokens and positions, and in a first pass over two short texts.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fastif.errors import ConfigurationError, ModelError
+from fastif.evaluation import Evaluation
+from fastif.integrations.huggingface.texts import tokenize
+
+LONGEST = 512  # tokens, where neither tokenizer nor model says
+POSITION_TABLES = ("position_embeddings", "wpe", "embed_positions")  # one row a position, so that none may be beyond
+SHORT_TEXTS = ("a b c", "a b c d e f g h")  # of unequal length for any tokenizer
+
+
+def check_tokenizer(tokenizer: Any, module: nn.Module) -> None:
+    """Raise unless this is a tokenizer that can pad, and whose tokens the model all knows."""
+    if not callable(tokenizer) or not hasattr(tokenizer, "get_vocab"):
+        raise ConfigurationError(f"tokenizer must be a transformers tokenizer, not a {type(tokenizer).__name__}.")
+    if tokenizer.pad_token_id is None:
+        raise ModelError(
+            "the tokenizer has no padding token, so that texts cannot be put into one batch. Set the one that was used "
+            "in training, such as tokenizer.pad_token = tokenizer.eos_token, and the model's config.pad_token_id."
+        )
+    rows = int(module.get_input_embeddings().weight.shape[0])  # type: ignore[operator]
+    largest = max(tokenizer.get_vocab().values())
+    if largest >= rows:
+        raise ModelError(
+            f"the tokenizer has tokens up to number {largest}, but the model has embeddings for {rows}: they do not "
+            "belong together. Use the tokenizer that the model was trained with."
+        )
+
+
+def longest_text(module: nn.Module, tokenizer: Any, wanted: int | None) -> int:
+    """Return the most tokens that a text may have: those wanted, or all that tokenizer and model allow."""
+    tables = [part for name, part in module.named_modules() if name.rpartition(".")[2] in POSITION_TABLES]
+    positions = getattr(module.config, "max_position_embeddings", None)
+    if isinstance(positions, int):
+        # RoBERTa and its kin number positions from the padding token's number on
+        padding = [getattr(part, "padding_idx", None) for part in tables]
+        positions -= max((number + 1 for number in padding if number is not None), default=0)
+    if wanted is None:
+        said = tokenizer.model_max_length if tokenizer.model_max_length < 10**6 else LONGEST
+        return min(said, positions) if isinstance(positions, int) and positions > 0 else int(said)
+    least = tokenizer.num_special_tokens_to_add() + 1
+    most = positions if tables and isinstance(positions, int) else None
+    if (
+        isinstance(wanted, bool)
+        or not isinstance(wanted, int)
+        or wanted < least
+        or (most is not None and wanted > most)
+    ):
+        raise ConfigurationError(
+            f"max_length must be a whole number of at least {least}"
+            + ("" if most is None else f" and at most {most}, as the model has so many positions")
+            + f"; not {wanted!r}."
+        )
+    return wanted
+
+
+def short_inputs(module: nn.Module, tokenizer: Any, max_length: int) -> dict[str, Tensor]:
+    """Return two short texts of unequal length as inputs on the module's device, after a first pass of the module.
+
+    Raises unless the shorter text gives the same outputs beside the longer one, padded, as it gives alone.
+    """
+    table, _ = tokenize(SHORT_TEXTS, None, torch.zeros(2), tokenizer, max_length=max_length)
+    device = next(module.parameters()).device
+    alone, both = (
+        {name: tensor.to(device) for name, tensor in table.collate(rows).items() if name != "labels"}
+        for rows in ([table[0]], [table[0], table[1]])
+    )
+    single, padded = _outputs(module, alone), _outputs(module, both)
+    difference = float((single[0] - padded[0]).abs().max())
+    if difference > torch.finfo(padded.dtype).eps ** 0.4 * (1 + float(padded.abs().max())):
+        own = getattr(module.config, "pad_token_id", None)
+        raise ModelError(
+            f"the outputs for a text change by {difference:.2g} with the padding behind it. The tokenizer pads with "
+            f"token {tokenizer.pad_token_id}, the model's config.pad_token_id is {own}: set both to the one that was "
+            "used in training."
+        )
+    return both
+
+
+def _outputs(module: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+    device = next(iter(inputs.values())).device
+    try:
+        with torch.no_grad(), Evaluation(module).on(device):
+            result = module(**inputs)
+    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+        raise ModelError(
+            f"{type(module).__name__} does not take texts of this tokenizer ({', '.join(inputs)}). It said: "
+            f"{str(error).rstrip('.')}. Use the tokenizer that the model was trained with, and set the model's "
+            "config.pad_token_id to its padding."
+        ) from error
+    outputs = getattr(result, "logits", None)
+    if not isinstance(outputs, Tensor):
+        raise ModelError(
+            f"{type(module).__name__} returned a {type(result).__name__} without logits. Needed is a model for "
+            "sequence classification, with return_dict=True in its config."
+        )
+    return outputs
