@@ -43,9 +43,13 @@ def making_directory(path: Path) -> Iterator[Path]:
     try:
         temporary.mkdir()
         yield temporary
+        (temporary / ".new").touch()
+        mode = (temporary / ".new").stat().st_mode
+        (temporary / ".new").unlink()
         for file in (each for each in temporary.rglob("*") if each.is_file()):
             with open(file, "rb+") as stream:
                 os.fsync(stream.fileno())
+            file.chmod(mode)  # as in `replacing`
         if path.is_dir():
             path.rmdir()  # only if it is empty
         os.rename(temporary, path)

@@ -59,6 +59,7 @@ def load_base(
     with quiet(), torch.random.fork_rng(devices=[]):
         try:
             config = AutoConfig.from_pretrained(str(name), **options)
+            had_head = any("ForSequenceClassification" in each for each in config.architectures or [])
             config.id2label, config.label2id = id2label, {label: number for number, label in id2label.items()}
             config.problem_type = problem_type
             module, loaded = kind.from_pretrained(
@@ -75,12 +76,19 @@ def load_base(
             raise ModelError(f"the base {name} needs a package that is not installed: {_first_line(error)}.") from error
         except (OSError, ValueError, KeyError, RuntimeError) as error:
             raise _refusal(name, error) from error
-        _draw_head(module, fresh, {*loaded["missing_keys"], *(key for key, *_ in loaded["mismatched_keys"])}, name)
+        made_up = {*loaded["missing_keys"], *(key for key, *_ in loaded["mismatched_keys"])}
+        _check_encoder(module, made_up, name)
+        encoder = f"{module.base_model_prefix}."
+        drawn = fresh.state_dict()
+        for key, tensor in module.state_dict().items():
+            # of a base that is no classifier, what stands above the encoder and was loaded is kept, as in ModernBERT
+            if key in made_up or (had_head and not key.startswith(encoder)):
+                tensor.copy_(drawn[key])
         return module.eval(), load_tokenizer(name, trust_remote_code=trust_remote_code)
 
 
-def _draw_head(module: nn.Module, fresh: nn.Module, made_up: set[str], name: str | Path) -> None:
-    """Give the head, and a pooler that the base does not have, the weights of a model that was drawn by a seed."""
+def _check_encoder(module: Any, made_up: set[str], name: str | Path) -> None:
+    """Raise if weights of the encoder are not there; a pooler belongs to the head."""
     encoder = f"{module.base_model_prefix}."
     odd = sorted(key for key in made_up if key.startswith(encoder) and "pooler" not in key)
     if odd:
@@ -89,11 +97,6 @@ def _draw_head(module: nn.Module, fresh: nn.Module, made_up: set[str], name: str
             + (f" and {len(odd) - 1} more" if len(odd) > 1 else "")
             + f", so that it is not the {type(module).__name__} of its config.json. Use a checkpoint of an encoder."
         )
-    drawn = fresh.state_dict()
-    with torch.no_grad():
-        for key, tensor in module.state_dict().items():
-            if key in made_up or not key.startswith(encoder):
-                tensor.copy_(drawn[key])
 
 
 def load_tokenizer(name: str | Path, *, trust_remote_code: bool = False) -> Any:
