@@ -2,7 +2,7 @@
 
 Knows what a checkpoint says of itself (labels, kind of problem, longest text) and how to run it from stored hidden
 states. Loading is in `checkpoint.py`, tokens in `texts.py`, the layers in `layers.py`; `fit.py` sees whether model and
-tokenizer belong together.
+tokenizer can be used together.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from fastif.batch import STATES, Batch, Inputs
 from fastif.data import Examples
 from fastif.errors import DataError, ModelError
 from fastif.integrations.huggingface import checkpoint
-from fastif.integrations.huggingface.fit import check_tokenizer, longest_text, short_inputs
+from fastif.integrations.huggingface.fit import check_tokenizer, checked_config, longest_text, short_inputs
 from fastif.integrations.huggingface.layers import FrozenLayers, choose_parameters
 from fastif.integrations.huggingface.record import RECORD, read_record
 from fastif.integrations.huggingface.texts import TextExamples
@@ -72,7 +72,7 @@ class TextClassifier(TorchModel):
         max_length: int | None = None,
         name: str | None = None,
     ) -> None:
-        self.config = _config(module)
+        self.config = checked_config(module)
         self.problem = _problem(self.config)
         check_tokenizer(tokenizer, module)
         self.tokenizer = tokenizer
@@ -277,27 +277,6 @@ class TextClassifier(TorchModel):
 
     def _target_dtype(self) -> torch.dtype:
         return torch.int64 if self.problem == "single-label" else self.dtype
-
-
-def _config(module: nn.Module) -> Any:
-    """Return the configuration of the transformers model, and refuse what is none or cannot be differentiated."""
-    config = getattr(module, "config", None)
-    if config is None or not hasattr(config, "num_labels"):
-        raise ModelError(
-            f"{type(module).__name__} is not a transformers model for sequence classification: it has no config with "
-            "labels. Use fastif.TorchModel(module, loss=...) for any other module."
-        )
-    attention = str(getattr(config, "_attn_implementation", None))
-    if "flash" in attention or "flex" in attention or "paged" in attention:
-        raise ModelError(
-            f"the model runs {attention}, which has no second derivatives. Load it with attn_implementation='eager'."
-        )
-    if getattr(config, "is_encoder_decoder", False):
-        raise ModelError(
-            f"{type(module).__name__} is an encoder-decoder, and TextClassifier is not made for those. "
-            "fastif.TorchModel(module, loss='cross_entropy') may take it, with a dictionary of tensors as data."
-        )
-    return config
 
 
 def _problem(config: Any) -> Problem:

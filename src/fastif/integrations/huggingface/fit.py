@@ -1,4 +1,4 @@
-"""Whether a tokenizer and a model belong together, and how long a text may be for them.
+"""Whether a model can be explained, whether its tokenizer belongs to it, and how long a text may be for them.
 
 All of it is seen before any data is: in the numbers of tokens and positions, and in a first pass over two short texts.
 """
@@ -15,6 +15,27 @@ from fastif.integrations.huggingface.texts import tokenize
 LONGEST = 512  # tokens, where neither tokenizer nor model says
 POSITION_TABLES = ("position_embeddings", "wpe", "embed_positions")  # one row a position, so that none may be beyond
 SHORT_TEXTS = ("a b c", "a b c d e f g h")  # of unequal length for any tokenizer
+
+
+def checked_config(module: nn.Module) -> Any:
+    """Return the configuration of the transformers model, and refuse what is none or cannot be differentiated."""
+    config = getattr(module, "config", None)
+    if config is None or not hasattr(config, "num_labels"):
+        raise ModelError(
+            f"{type(module).__name__} is not a transformers model for sequence classification: it has no config with "
+            "labels. Use fastif.TorchModel(module, loss=...) for any other module."
+        )
+    attention = str(getattr(config, "_attn_implementation", None))
+    if "flash" in attention or "flex" in attention or "paged" in attention:
+        raise ModelError(
+            f"the model runs {attention}, which has no second derivatives. Load it with attn_implementation='eager'."
+        )
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelError(
+            f"{type(module).__name__} is an encoder-decoder, and TextClassifier is not made for those. "
+            "fastif.TorchModel(module, loss='cross_entropy') may take it, with a dictionary of tensors as data."
+        )
+    return config
 
 
 def check_tokenizer(tokenizer: Any, module: nn.Module) -> None:
@@ -75,7 +96,9 @@ def short_inputs(module: nn.Module, tokenizer: Any, max_length: int) -> dict[str
     )
     single, padded = _outputs(module, alone), _outputs(module, both)
     difference = float((single[0] - padded[0]).abs().max())
-    if difference > torch.finfo(padded.dtype).eps ** 0.4 * (1 + float(padded.abs().max())):
+    # no finer than float32, to which some families round their positions whatever the dtype
+    precision = max(torch.finfo(padded.dtype).eps, torch.finfo(torch.float32).eps)
+    if difference > precision**0.4 * (1 + float(padded.abs().max())):
         own = getattr(module.config, "pad_token_id", None)
         raise ModelError(
             f"the outputs for a text change by {difference:.2g} with the padding behind it. The tokenizer pads with "
