@@ -24,7 +24,7 @@ from fastif.vectors import Block, Vector
 
 Result = TypeVar("Result", Tensor, Vector)
 MOST_VECTORS_AT_ONCE = 32  # tangents carried through the model together; more gains little
-BYTES_AT_ONCE = 2**29  # what those tangents may take
+BYTES_AT_ONCE = {"cpu": 2**29, "cuda": 2**33}  # what those tangents may take
 
 
 def gradients(model: Model, batch: Batch, measure: PerExample | None = None) -> Block:
@@ -262,7 +262,8 @@ def _over_block(
 def vectors_at_once(model: Model, batch: Batch) -> int:
     """Return how many tangents may go through the model with this batch together."""
     bytes_each = max(1, model.bytes_per_example * len(batch))
-    return max(1, min(MOST_VECTORS_AT_ONCE, BYTES_AT_ONCE // bytes_each))
+    budget = BYTES_AT_ONCE.get(batch.targets.device.type, BYTES_AT_ONCE["cuda"])
+    return max(1, min(MOST_VECTORS_AT_ONCE, budget // bytes_each))
 
 
 def _stack(results: list[Result]) -> Result:

@@ -22,7 +22,7 @@ from fastif.model import Model
 from fastif.vectors import Block
 
 CHECKED_EXAMPLES = 4  # that the plan is made and checked on; fewer than these are not worth a plan
-BYTES = 2**28  # what the rows that are held at one time may take
+BYTES = {"cpu": 2**28, "cuda": 2**32}  # what the rows that are held at one time may take
 
 
 class Jacobian:
@@ -53,7 +53,9 @@ class Jacobian:
     @property
     def examples_at_once(self) -> int:
         """How many examples' gradients the budget holds."""
-        return max(1, BYTES // sum(tensor.nbytes for tensor in self.model.parameters.values()))
+        tensors = self.model.parameters.values()
+        budget = BYTES.get(next(iter(tensors)).device.type, BYTES["cuda"])
+        return max(1, budget // sum(tensor.nbytes for tensor in tensors))
 
     def gradients(self, batch: Batch, measure: PerExample | None = None) -> Block:
         """Return the gradient of each example's loss, or of another measure of it, as a block of len(batch) vectors."""

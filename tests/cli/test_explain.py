@@ -1,6 +1,7 @@
 """`fastif explain` as a user runs it: what it writes, what it says, and how it fails."""
 
 import csv
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,22 @@ def test_labels_that_the_model_does_not_have(
     words = capsys.readouterr().err
     assert "line 2" in words
     assert "good, bad, mixed" in words
+
+
+def test_rows_that_training_kept_aside_are_left_out(
+    checkpoint: Path, train: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sha256 = hashlib.sha256(train.read_bytes()).hexdigest()
+    record = {"trainable": None, "freeze_layers": 1, "trained": "layers 2 to 3 of 3 and the head"}
+    record |= {"train": {"sha256": sha256}, "dev": {"kept_aside": True, "lines": [3, 5]}}
+    (checkpoint / "fastif_training.json").write_text(json.dumps(record))
+    line = ["explain", str(checkpoint), "--train", str(train), "--query-text", "dull", "--json", "--top", "20"]
+    assert run(line) == 0
+    seen = capsys.readouterr()
+    told = json.loads(seen.out)
+    assert told["train"]["examples"] == 8
+    assert not {3, 5} & {it["line"] for kind in ("helpful", "harmful") for it in told["queries"][0][kind]}
+    assert "8 of them were trained on" in seen.err
 
 
 def test_nothing_is_overwritten(

@@ -294,11 +294,15 @@ def test_the_choice_follows_the_size() -> None:
     assert chosen(1000, 60_000) == fastif.ConjugateGradient()
 
 
-def test_the_automatic_choice_takes_a_part_of_the_data_where_a_pass_would_be_long() -> None:
+def test_the_automatic_choice_takes_a_part_of_the_data_where_a_pass_would_be_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     module = torch.nn.Sequential(torch.nn.Linear(600, 500), torch.nn.Tanh(), torch.nn.Linear(500, 60))
     data = fastif.Examples((torch.zeros(9, 600), torch.zeros(9, dtype=torch.int64)))
     operator = CurvatureOperator(fastif.TorchModel(module, loss="cross_entropy"), data)
     assert affordable_examples(operator) is None
     data.lengths = torch.full((9,), 10**6)  # as if each were a text of a million tokens
-    assert affordable_examples(operator) == LEAST_SUBSAMPLE
-    assert choose_solver(operator, seed=3) == fastif.ConjugateGradient(subsample=LEAST_SUBSAMPLE, seed=3)
+    assert affordable_examples(operator) is None  # and yet few enough
+    monkeypatch.setitem(LEAST_SUBSAMPLE, "cpu", 4)
+    assert affordable_examples(operator) == 4
+    assert choose_solver(operator, seed=3) == fastif.ConjugateGradient(subsample=4, seed=3)

@@ -86,11 +86,6 @@ def run(arguments: list[str] | None = None) -> int:
     return int(status or 0)
 
 
-def main() -> None:
-    """Enter from the installed script."""
-    sys.exit(run())
-
-
 def _interrupted() -> int:
     ERR.print("\nInterrupted.", highlight=False)
     return 130

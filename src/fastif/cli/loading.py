@@ -10,6 +10,7 @@ from fastif.cli.console import note
 from fastif.cli.options import Dtype
 from fastif.errors import ConfigurationError
 from fastif.integrations.huggingface import TextClassifier, TextExamples
+from fastif.integrations.huggingface.record import rows_trained_on
 from fastif.integrations.tables import TextTable, read_table
 
 CONFLICTS_SHOWN = 3
@@ -35,6 +36,7 @@ def load_model(name: str, *, device: str | None, dtype: Dtype, **choices: Any) -
     labels = ", ".join(list(model.label_names.values())[:20]) if model.problem != "regression" else "a number"
     note(f"Model: {name}, {type(model.module).__name__}, {model.problem}: {labels}.")
     note(f"Influence through {model.parameters_in_words()}.")
+    note(f"Computed once: {model.prefix}." if model.prefix else f"Nothing is computed once, as {model.why_no_prefix}.")
     return model
 
 
@@ -50,6 +52,15 @@ def load_table(source: str, name: str, **columns: Any) -> TextTable:
             places = ", ".join(f"{table.unit} {table.lines[row]}: {table.labels[row]}" for row in group[:4])
             note(f"    {_short(table.texts[group[0]])!r} ({places})")
     return table
+
+
+def only_trained_on(model: str, table: TextTable) -> TextTable:
+    """Return the rows that the model was trained on, where its record says that it was not all of them."""
+    rows = rows_trained_on(model, table.sha256, table.lines)
+    if rows is None or len(rows) == len(table):
+        return table
+    note(f"  {len(rows):,} of them were trained on, as the record of the model says; the others have no influence.")
+    return table.take(rows)
 
 
 def as_examples(model: TextClassifier, table: TextTable, source: str) -> TextExamples:

@@ -10,9 +10,9 @@ from fastif.solvers.exact import Exact, choose_form, dual_size, memory_needed
 EXACT_SIDE = 3000  # eigh of a larger matrix takes minutes on a CPU
 EXACT_MEMORY = 2e9
 EXACT_WORK = 1e8  # parameters x examples of the primal matrix; beyond it conjugate gradients answer first
-# parameters x positions of all examples: a pass over them takes a few seconds
-PASS_WORK = {"cpu": 5e10, "cuda": 5e13}
-LEAST_SUBSAMPLE = 500
+# parameters x positions of all examples in a pass, so that it takes a few seconds; and the fewest examples to take
+PASS_WORK = {"cpu": 5e10, "cuda": 5e11}
+LEAST_SUBSAMPLE = {"cpu": 500, "cuda": 4096}
 
 
 @dataclass(frozen=True)
@@ -49,5 +49,6 @@ def affordable_examples(operator: CurvatureOperator) -> int | None:
     device = next(iter(operator.model.parameters.values())).device.type
     lengths = operator.data.lengths
     positions = 1.0 if lengths is None else float(lengths.double().mean())
-    most = int(PASS_WORK.get(device, PASS_WORK["cuda"]) / (operator.size * positions))
-    return None if most >= operator.examples else max(LEAST_SUBSAMPLE, most)
+    kind = device if device in PASS_WORK else "cuda"
+    most = max(LEAST_SUBSAMPLE[kind], int(PASS_WORK[kind] / (operator.size * positions)))
+    return None if most >= operator.examples else most
