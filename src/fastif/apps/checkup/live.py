@@ -1,7 +1,7 @@
 r"""How many bytes of tensors live at the worst moment of a computation, counted on a small one and carried to a large.
 
 Every operation that torch runs is seen where it is dispatched, below `vmap` and forward mode; the storages it makes are
-added, and taken off when they are freed. At the t-th operation the sum is $a_t + b_t k + c_t r + d_t r k$ for r examples
+added, and taken off when they are freed. At operation t the sum is $a_t + b_t k + c_t r + d_t r k$ for r examples
 and k vectors, as every tensor is made of parameters or activations, for each vector or once. Four small runs give the
 four numbers, and the peak for any r and k is the largest of the sums, with no need to run it. What is made and freed
 inside one operation is not seen. Knows no model.
@@ -25,6 +25,7 @@ VECTORS = (2, 3)
 class LiveBytes(TorchDispatchMode):
     """Within this context, `line` gets the bytes alive after every operation that made numbers that are not whole.
 
+    >>> import torch
     >>> with LiveBytes("cpu") as seen:
     ...     x = torch.zeros(1000)  # 4,000 bytes
     ...     y = x + 1

@@ -24,7 +24,6 @@ from fastif.solvers.cg import ConjugateGradient
 from fastif.spectrum import lanczos_spectrum
 
 Step = Callable[[Tensor, int], object]
-LONG_ENOUGH = 0.3  # seconds of one measurement
 
 
 class SampledStates:
@@ -48,6 +47,7 @@ class Sample:
 
     def __init__(self, model: TorchModel, train: Examples) -> None:
         self.model, self.train = model, train
+        self._drawn: vectors.Block | None = None
         self.has_prefix = isinstance(model, PrefixModel) and model.prefix is not None
         states: Any = SampledStates(model, train) if isinstance(model, PrefixModel) and self.has_prefix else None
         self.seen = Prefixed(train, lambda: states) if self.has_prefix else train
@@ -80,8 +80,9 @@ class Sample:
             return ConjugateGradient(max_iterations=1).prepare(operator).solve(block, 1e-3)
 
     def scan(self, ids: Tensor, width: int) -> object:
-        """Score some examples along some directions."""
-        return scan(self.model, self.seen, self.vectors(width), ids=ids, batch_size=len(ids))
+        """Score some examples along some directions, made here as they count in its memory."""
+        directions = vectors.random(self.model.parameters, width, seed=0)
+        return scan(self.model, self.seen, directions, ids=ids, batch_size=len(ids))
 
     def neighbours(self, ids: Tensor, width: int = 1) -> object:
         """Read what neighbours are found by."""
@@ -90,21 +91,16 @@ class Sample:
             return self.model.outputs(self.model.parameters, batch.inputs)
 
     def vectors(self, width: int) -> vectors.Block:
-        """Return random vectors, of the size that gradients have."""
-        return vectors.random(self.model.parameters, width, seed=0)
+        """Return random vectors, of the size that gradients have; drawn once."""
+        if self._drawn is None or vectors.width(self._drawn) != width:
+            self._drawn = vectors.random(self.model.parameters, width, seed=0)
+        return self._drawn
 
-    def seconds(self, step: Step, ids: Tensor, width: int) -> tuple[float, int]:
-        """Time a step on more and more of the examples, until it takes long enough; return also on how many."""
-        rows = min(2, len(ids))
-        step(ids[:rows], width)  # what is done once does not count
-        while True:
-            some = ids[:rows]
-            self.seen.batch(some)  # nor do the frozen layers of the sample
-            start = time.perf_counter()
-            step(some, width)
-            if self.model.device.type == "cuda":
-                torch.cuda.synchronize()
-            taken = time.perf_counter() - start
-            if taken >= LONG_ENOUGH or rows == len(ids):
-                return taken, rows
-            rows = min(len(ids), rows * max(2, min(8, int(LONG_ENOUGH / max(taken, 1e-4)))))
+    def seconds(self, step: Step, ids: Tensor, width: int) -> float:
+        """Time a step on some examples."""
+        self.seen.batch(ids)  # the frozen layers of a sample do not count
+        start = time.perf_counter()
+        step(ids, width)
+        if self.model.device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - start
