@@ -1,0 +1,1 @@
+"""Questions that people ask, answered with the engine."""
