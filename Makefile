@@ -14,7 +14,7 @@ STAMP := $(VENV)/.installed
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PROCESSES)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench clean
+.PHONY: help demo test test-all check docs format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,12 +36,16 @@ test: $(STAMP) ## the tests that CI runs
 test-all: $(STAMP) ## all tests, however long; those for a GPU skip themselves where there is none
 	$(PYTEST)
 
-check: $(STAMP) ## format, lint, types, layers, dependencies
+check: $(STAMP) ## format, lint, types, layers, dependencies, links of the documentation
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry src
+	$(BIN)/zensical build --strict
+
+docs: $(STAMP) ## build the documentation into out/site, links checked
+	$(BIN)/zensical build --strict
 
 format: $(STAMP) ## format and apply safe fixes
 	$(BIN)/ruff format .

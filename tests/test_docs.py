@@ -1,0 +1,44 @@
+"""The examples of the documentation run as written, and every command that it names exists."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fastif.cli.app import app
+from tests.integrations.huggingface.tiny import module_of, tokenizer_of
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def examples(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def sentiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory with the checkpoint that the pages speak of."""
+    module: Any = module_of("bert", dtype=torch.float32, num_labels=2)
+    module.config.id2label = {0: "negative", 1: "positive"}
+    module.save_pretrained(tmp_path / "runs" / "sentiment")
+    tokenizer_of("bert").save_pretrained(tmp_path / "runs" / "sentiment")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("sentiment")
+@pytest.mark.parametrize("page", ["explain.md", "own-model.md"])
+def test_python_examples_run(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = examples(ROOT / "docs" / page)
+    exec(example, {})
+    assert "Helpful:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_exist(page: Path) -> None:
+    known = {command.name for command in app.registered_commands}
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"^    fastif ([a-z]+)", text, re.MULTILINE)) | set(re.findall(r"`fastif ([a-z]+)", text))
+    assert named <= known
