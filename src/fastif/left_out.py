@@ -134,7 +134,8 @@ class LeaveOneOut:
         unit = slopes / torch.where(size > 0, size, 1)
         steepest = slopes.abs().topk(STEEPEST, dim=1).indices
         chosen = torch.nn.functional.one_hot(steepest, count).to(slopes).mT
-        return torch.linalg.qr(torch.cat([unit[:, :, None], chosen], dim=2))[0]
+        basis: Tensor = torch.linalg.qr(torch.cat([unit[:, :, None], chosen], dim=2))[0]
+        return basis
 
     def _bends(self, outputs: Tensor, batch: Batch, directions: Tensor) -> Tensor:
         r"""Return $\Lambda$ in these directions, in float64."""
@@ -205,7 +206,8 @@ def _without_own_curvature(inside: Tensor, bends: Tensor, slope: Tensor) -> tupl
 def _positive(matrices: Tensor) -> Tensor:
     """Take from symmetric matrices what rounding made negative."""
     values, directions = torch.linalg.eigh(matrices)
-    return (directions * values.clamp_min(0)[:, None]) @ directions.mT
+    positive: Tensor = (directions * values.clamp_min(0)[:, None]) @ directions.mT
+    return positive
 
 
 def _expanded(losses: Tensor, slope: Tensor, bends: Tensor, step: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ def clouds(count: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def refit(module: nn.Linear, x: Tensor, y: Tensor, weights: Tensor, loss: Any) -> nn.Linear:
-    """Minimise sum_i weights_i loss_i + DECAY/2 ||theta||^2 to the end, from where the module is, by Newton's method."""
+    """Minimise sum_i weights_i loss_i + DECAY/2 ||theta||^2 to the end, from where the module is."""
     shape = module.weight.shape
     theta = torch.cat([module.weight, module.bias[:, None]], dim=1).detach().flatten()
 

@@ -8,7 +8,6 @@ them finds wrong labels best is measured by `python -m fastif.bench.audit`. Know
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import torch
 from torch import Tensor
 
 from fastif.errors import ConfigurationError
@@ -63,7 +62,7 @@ class Audit:
 def audit(explainer: Explainer) -> Audit:
     """Look at every training example of an explainer, in one pass over them.
 
-    >>> import fastif
+    >>> import fastif, torch
     >>> x = torch.tensor([[-2.0], [-1.0], [-1.5], [1.0], [2.0], [1.5]])
     >>> y = torch.tensor([0, 0, 0, 1, 1, 0])  # the last is wrong
     >>> module = torch.nn.Linear(1, 2)
@@ -73,11 +72,18 @@ def audit(explainer: Explainer) -> Audit:
     (5, [0, 0, 0, 1, 1, 1])
     """
     told = explainer.left_out(summary)
-    suggestions = {name: told.pop(name, None) for name in SUGGESTIONS}
-    return Audit(**told, **suggestions, notes=_notes(explainer, told["leverage"], suggestions["suggested"] is not None))
-
-
-SUGGESTIONS = ("predicted", "predicted_probability", "suggested", "suggested_probability")
+    return Audit(
+        losses=told["losses"],
+        losses_without=told["losses_without"],
+        self_influence=told["self_influence"],
+        self_influence_error=told["self_influence_error"],
+        leverage=told["leverage"],
+        predicted=told.get("predicted"),
+        predicted_probability=told.get("predicted_probability"),
+        suggested=told.get("suggested"),
+        suggested_probability=told.get("suggested_probability"),
+        notes=_notes(explainer, told["leverage"], "suggested" in told),
+    )
 
 
 def summary(left: LeftOut) -> Tensors:

@@ -47,9 +47,8 @@ def plant(images: Tensor, truth: Tensor, kind: str, *, share: float, seed: int) 
     if kind == "random":
         labels[chosen] = (truth[chosen] + torch.randint(1, 10, chosen.shape, generator=generator)) % 10
         return labels
-    with torch.no_grad():
-        outputs = fit("MLP", images, truth, epochs=EPOCHS["short"], seed=seed)(images[chosen])
-    labels[chosen] = outputs.scatter(1, truth[chosen][:, None], -torch.inf).argmax(dim=1)
+    outputs = fit("MLP", images, truth, epochs=EPOCHS["short"], seed=seed)(images[chosen])
+    labels[chosen] = outputs.detach().scatter(1, truth[chosen][:, None], -torch.inf).argmax(dim=1)
     return labels
 
 
