@@ -82,7 +82,6 @@ class CurvatureOperator:
             return self
         if count < 1:
             raise ConfigurationError(f"subsample must be at least 1, not {count}.")
-        everyone = self.data.everyone() if self._ids is None else self._ids
         generator = torch.Generator("cpu").manual_seed(seed)
         drawn = torch.randperm(self.examples, generator=generator, device="cpu")[:count].sort().values
         return CurvatureOperator(
@@ -90,7 +89,7 @@ class CurvatureOperator:
             self.data,
             kind=self.kind,
             weight_decay=self.weight_decay,
-            ids=everyone[drawn],
+            ids=self.ids[drawn],
             batch_size=self.batch_size,
             progress=self.progress,
             keep=self.keep,
@@ -100,6 +99,11 @@ class CurvatureOperator:
     def examples(self) -> int:
         """n, the number of examples that the mean runs over."""
         return len(self.data) if self._ids is None else len(self._ids)
+
+    @property
+    def ids(self) -> Tensor:
+        """The numbers of the examples that the mean runs over."""
+        return self.data.everyone() if self._ids is None else self._ids
 
     @property
     def size(self) -> int:
@@ -177,8 +181,7 @@ class CurvatureOperator:
             return
         kept: list[Batch] | None = []
         held = 0
-        ids = self.data.everyone() if self._ids is None else self._ids
-        for batch in self.data.batches(self.batch_size, ids[self.data.by_length(ids)]):
+        for batch in self.data.batches(self.batch_size, self.ids[self.data.by_length(self.ids)]):
             placed = self.model.place(batch)
             held += sum(tensor.nbytes for tensor in placed.tensors().values())
             if held > RESIDENT_BYTES:

@@ -119,16 +119,21 @@ def grouped_product(kind: str, model: Model, batch: Batch, block: Block, groups:
 
 def output_hessians(model: Model, outputs: Tensor, batch: Batch) -> Tensor:
     """Return the second derivative of each example's loss in its C outputs, (batch, C, C)."""
+    count = outputs.numel() // len(outputs)
+    identity = torch.eye(count, dtype=outputs.dtype, device=outputs.device)
+    bend = output_products(model, outputs, batch, identity[:, None].expand(-1, len(outputs), -1)).transpose(0, 1)
+    return (bend + bend.mT) / 2
+
+
+def output_products(model: Model, outputs: Tensor, batch: Batch, directions: Tensor) -> Tensor:
+    r"""Return $\Lambda_i u_i$ for K directions of every example's outputs, (K, batch, C) as they are given."""
 
     def total_loss(point: Vector) -> Tensor:
         return model.losses(point["outputs"].view_as(outputs), batch.targets).sum()
 
     point = {"outputs": outputs.detach().reshape(len(outputs), -1)}
-    identity = torch.eye(point["outputs"].shape[1], dtype=outputs.dtype, device=outputs.device)
-    directions = {"outputs": identity[:, None].expand(-1, *point["outputs"].shape)}
     fast, plain = partial(_hvp, total_loss, point), partial(_plain_hvp, total_loss, point)
-    bend = _over_block(model, batch, directions, lambda: fast, lambda: plain)["outputs"].transpose(0, 1)
-    return (bend + bend.mT) / 2
+    return _over_block(model, batch, {"outputs": directions}, lambda: fast, lambda: plain)["outputs"]
 
 
 def require_finite(curvature: Tensor) -> None:

@@ -6,7 +6,7 @@ of the training data.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from fastif.data import Examples
 from fastif.errors import ConfigurationError, DataError, ModelError, NonFiniteError, ShapeError
 from fastif.explanation import Explanation, QueryExplanation, strongest
 from fastif.keeping import Keep, Tensors, content_sha256, nothing_kept
+from fastif.left_out import LeaveOneOut, LeftOut, few_of, left_out
 from fastif.losses import PerExample, measure_name, resolve_measure
 from fastif.model import TorchModel, require_one_each
 from fastif.prefix import PrefixCache
@@ -166,6 +167,48 @@ class Explainer:
         _check_finite(values, "self-influence")
         return values, errors
 
+    def left_out(self, summarise: Callable[[LeftOut], Tensors] = LeftOut.everything) -> Tensors:
+        """Return what the model would say of each training example had it not been trained on it, from one pass.
+
+        A Newton step away from the trained weights (left_out.py), with the curvature that `self_influence_with_error`
+        takes. `summarise` makes of a few examples what is to be kept of each, tensors by name.
+        """
+        self._check_weights()
+        with self._differentiating():
+            system, damping = self._eigensystem, self.damping.value or 0.0
+            few, share = few_of(self.model, self._seen), 1 / self._operator.examples
+            leave = LeaveOneOut(self.model, system, damping=damping, share=share, few=few)
+            weights = self._weights_in_curvature()
+            parts = []
+            for ids in self._seen.everyone().split(KEPT_EXAMPLES):
+                known = self._identity({"curvature": system.values, "weights": weights, "ids": ids})
+                make = partial(self._left_out_chunk, leave, ids, weights, summarise)
+                parts.append(self._keep(f"{summarise.__qualname__} at damping {damping} of {known}", make))
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    def _left_out_chunk(
+        self, leave: LeaveOneOut, ids: Tensor, weights: Tensor, summarise: Callable[[LeftOut], Tensors]
+    ) -> Tensors:
+        done, total = int(ids[0]), len(self.train)
+        return left_out(
+            leave,
+            self._seen,
+            ids=ids,
+            weights=weights,
+            summarise=summarise,
+            batch_size=self.batch_size,
+            progress=lambda stage, here, _: self._progress(stage, done + here, total),
+        )
+
+    def _weights_in_curvature(self) -> Tensor:
+        """Return the weight of each training example in the mean that the curvature in use is; zero for others."""
+        solver = self._prepared[0]
+        used: CurvatureOperator = getattr(solver, "operator", self._operator)  # perhaps over fewer examples
+        weights = torch.zeros(len(self.train), dtype=torch.float64)
+        if used.data is self._seen and not isinstance(solver, Identity):
+            weights[used.ids] = 1 / used.examples
+        return weights
+
     def nearest(self, queries: Any, k: int) -> Tensor:
         """Return the k training examples nearest to each query in the input of the last linear layer, (queries, k).
 
@@ -189,6 +232,11 @@ class Explainer:
                     self.model.losses(self.model.outputs(self.model.parameters, placed.inputs), placed.targets)
                 )
         return torch.cat(parts).cpu()
+
+    @property
+    def outputs_per_example(self) -> int:
+        """How many numbers the model gives for an example."""
+        return self._operator.outputs_per_example
 
     @property
     def damping(self) -> Damping:

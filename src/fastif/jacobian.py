@@ -7,7 +7,7 @@ general derivatives. This file knows models and batches, and no data set.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -15,7 +15,18 @@ from torch import Tensor
 
 from fastif import derivatives, vectors
 from fastif.batch import Batch
-from fastif.capture import CaptureError, Factor, Lookup, Outer, Plan, Route, capture, find_route, run_forward
+from fastif.capture import (
+    CaptureError,
+    Factor,
+    Forward,
+    Lookup,
+    Outer,
+    Plan,
+    Route,
+    capture,
+    find_route,
+    run_forward,
+)
 from fastif.derivatives import output_hessians, require_finite
 from fastif.losses import PerExample
 from fastif.model import Model
@@ -61,7 +72,7 @@ class Jacobian:
         """Return the gradient of each example's loss, or of another measure of it, as a block of len(batch) vectors."""
         if len(batch) >= CHECKED_EXAMPLES and self.route.plan is not None:
             try:
-                return self._formed(capture(self.model, batch, self.route.plan, measure), len(batch))
+                return self.formed(capture(self.model, batch, self.route.plan, measure), len(batch))
             except CaptureError:  # layers that depend on the data
                 pass
         return derivatives.gradients(self.model, batch, measure)
@@ -75,13 +86,19 @@ class Jacobian:
         for start in range(0, len(batch), self.examples_at_once):
             yield from self._rows(batch.rows(start, start + self.examples_at_once))
 
-    def _rows(self, batch: Batch) -> Iterator[tuple[Block, Tensor]]:
-        model, plan = self.model, self.route.plan
+    def at(self, batch: Batch) -> "OutputRows":
+        """Run a placed batch forward, so that rows of the Jacobian of its outputs can be taken from there."""
+        plan = self.route.plan
         try:
-            forward = run_forward(model, batch, plan) if plan is not None else None
+            forward = run_forward(self.model, batch, plan) if plan is not None else None
         except CaptureError:
             forward = None
-        outputs = model.outputs(model.parameters, batch.inputs) if forward is None else forward.outputs
+        outputs = self.model.outputs(self.model.parameters, batch.inputs) if forward is None else forward.outputs
+        return OutputRows(self, batch, outputs, forward)
+
+    def _rows(self, batch: Batch) -> Iterator[tuple[Block, Tensor]]:
+        model, point = self.model, self.at(batch)
+        outputs = point.outputs
         hessians = output_hessians(model, outputs, batch).double()
         require_finite(hessians)  # or eigh would speak of convergence
         values, directions = torch.linalg.eigh(hessians)
@@ -92,13 +109,9 @@ class Jacobian:
             signs = torch.where(bend.abs() > rounding, bend.sign(), 0.0)
             if not signs.any():
                 continue
-            cotangents = (directions[:, :, column] * bend.abs().sqrt()[:, None]).to(outputs).view_as(outputs)
-            if forward is None:
-                yield derivatives.gradients(model, replace(batch, targets=cotangents), _inner_product), signs
-            else:
-                yield self._formed(forward.factors(outputs, cotangents, keep=True), len(batch)), signs
+            yield point.rows(directions[:, :, column] * bend.abs().sqrt()[:, None]), signs
 
-    def _formed(self, factors: list[Factor], examples: int) -> Block:
+    def formed(self, factors: list[Factor], examples: int) -> Block:
         """Return the gradients that factors stand for."""
         found: dict[str, Tensor] = {}
         for factor in factors:
@@ -115,8 +128,25 @@ class Jacobian:
         if plan.rest:  # will not be used
             nothing = next(iter(self.model.parameters.values())).new_zeros(0)
             return nothing, nothing
-        seen = self._formed(capture(self.model, self._few, plan, _mixture), len(self._few))
+        seen = self.formed(capture(self.model, self._few, plan, _mixture), len(self._few))
         return vectors.flatten(seen), vectors.flatten(derivatives.gradients(self.model, self._few, _mixture))
+
+
+@dataclass(frozen=True)
+class OutputRows:
+    """The outputs of a placed batch, and rows of their Jacobian, of which one forward pass gives as many as wanted."""
+
+    jacobian: Jacobian
+    batch: Batch
+    outputs: Tensor
+    forward: Forward | None
+
+    def rows(self, cotangents: Tensor) -> Block:
+        r"""Return $u_i^\top J_i$ for every example i, with u_i its row of the cotangents, (batch, outputs)."""
+        given = cotangents.to(self.outputs).view_as(self.outputs)
+        if self.forward is None:
+            return derivatives.gradients(self.jacobian.model, replace(self.batch, targets=given), _inner_product)
+        return self.jacobian.formed(self.forward.factors(self.outputs, given, keep=True), len(self.batch))
 
 
 def product_by_rows(jacobian: Jacobian, batch: Batch, block: Block) -> Block:

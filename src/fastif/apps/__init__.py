@@ -1,1 +1,1 @@
-"""Questions that people ask, answered with the engine."""
+"""Questions that people ask of a model and its training data, one a file."""

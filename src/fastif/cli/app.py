@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import fastif
-from fastif.cli import doctor, explain, rerun, train
+from fastif.cli import audit, doctor, explain, rerun, train
 from fastif.cli.console import ERR
 from fastif.errors import ConfigurationError, FastifError
 
@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 app.command("train", epilog=train.EPILOG)(train.train)
 app.command("explain", epilog=explain.EPILOG)(explain.explain)
+app.command("audit", epilog=audit.EPILOG)(audit.audit_command)
 app.command("doctor")(doctor.doctor)
 app.command("rerun", epilog=rerun.EPILOG)(rerun.rerun)
 

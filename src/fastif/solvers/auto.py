@@ -6,6 +6,7 @@ from fastif.curvature import CurvatureOperator
 from fastif.solvers.base import PreparedSolver, Solver
 from fastif.solvers.cg import ConjugateGradient
 from fastif.solvers.exact import Exact, choose_form, dual_size, memory_needed
+from fastif.solvers.lanczos import Lanczos
 
 EXACT_SIDE = 3000  # eigh of a larger matrix takes minutes on a CPU
 EXACT_MEMORY = 2e9
@@ -13,6 +14,7 @@ EXACT_WORK = 1e8  # parameters x examples of the primal matrix; beyond it conjug
 # parameters x positions of all examples in a pass, so that it takes a few seconds; and the fewest examples to take
 PASS_WORK = {"cpu": 5e10, "cuda": 5e11}
 LEAST_SUBSAMPLE = {"cpu": 500, "cuda": 4096}
+KRYLOV_BYTES = 2**31  # of the vectors that Lanczos holds
 
 
 @dataclass(frozen=True)
@@ -25,13 +27,19 @@ class Auto:
 
     Args:
         seed: of that draw.
+        eigenvectors: for work that needs the eigenvectors of H alone, such as an audit: where exact is too much, take
+            the strongest of them, as many as memory allows.
     """
 
     seed: int = 0
+    eigenvectors: bool = False
 
     def prepare(self, operator: CurvatureOperator) -> PreparedSolver:
         """Choose, and prepare what was chosen."""
-        return choose_solver(operator, seed=self.seed).prepare(operator)
+        chosen = choose_solver(operator, seed=self.seed)
+        if self.eigenvectors and isinstance(chosen, ConjugateGradient):
+            chosen = Lanczos(affordable_rank(operator), subsample=chosen.subsample, seed=self.seed)
+        return chosen.prepare(operator)
 
 
 def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
@@ -42,6 +50,12 @@ def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
     if side <= EXACT_SIDE and soon and memory_needed(operator, form) <= EXACT_MEMORY:
         return Exact(form)
     return ConjugateGradient(subsample=affordable_examples(operator), seed=seed)
+
+
+def affordable_rank(operator: CurvatureOperator) -> int:
+    """Return how many eigenvectors Lanczos may look for, with four times as many vectors and some in memory."""
+    size = sum(tensor.nbytes for tensor in operator.model.parameters.values())
+    return int(max(8, min(64, (KRYLOV_BYTES // size - 20) // 4)))
 
 
 def affordable_examples(operator: CurvatureOperator) -> int | None:
