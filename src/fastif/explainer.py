@@ -8,31 +8,32 @@ of the training data.
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from fastif import vectors
-from fastif.batch import Batch
+from fastif.arguments import check_arguments
 from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selection, candidate_ids
 from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
-from fastif.errors import ConfigurationError, DataError, ModelError, NonFiniteError, ShapeError
+from fastif.errors import ConfigurationError, ModelError, NonFiniteError
 from fastif.explanation import Explanation, QueryExplanation, strongest
-from fastif.keeping import Keep, Tensors, content_sha256, nothing_kept
+from fastif.keeping import Keep, Tensors, nothing_kept
 from fastif.left_out import LeaveOneOut, LeftOut, few_of, left_out
 from fastif.losses import PerExample, measure_name, resolve_measure
-from fastif.model import TorchModel, require_one_each
+from fastif.model import TorchModel
+from fastif.pieces import Pieces
 from fastif.prefix import PrefixCache
-from fastif.progress import Progress, resolve
+from fastif.progress import Progress, offset, resolve
+from fastif.queries import Queries
 from fastif.scores import Scores
-from fastif.scoring import Choice, choose, scan
+from fastif.scoring import choose, scan
 from fastif.self_influence import self_influence
-from fastif.solvers import Auto, Identity, Lanczos, PreparedSolver, Solution, Solver, check_damping
-from fastif.solvers.base import from_tensors, to_tensors
+from fastif.solvers import Auto, Identity, Lanczos, PreparedSolver, Solution, Solver
 from fastif.solvers.eigen import EigenSystem
 from fastif.solvers.exact import dual_size
 from fastif.solvers.lanczos import PreparedLanczos
@@ -43,7 +44,6 @@ BLOCK_BYTES = 2**30  # what the vectors of one block solve may take
 VECTORS_IN_A_SOLVE = 8  # that a solver holds for each query: solution, residual, direction, their images
 MOST_QUERIES_AT_ONCE = 512
 DEFAULT_CACHE = PrefixCache()
-KEPT_EXAMPLES = 8192  # scores of so many examples are one piece of the work
 
 
 class Explainer:
@@ -91,7 +91,7 @@ class Explainer:
         prefix_cache: PrefixCache | None = DEFAULT_CACHE,
         keep: Keep = nothing_kept,
     ) -> None:
-        _check_arguments(model, solver, damping, batch_size)
+        check_arguments(model, solver, damping, batch_size)
         self.model = model
         self.train = model.read(train, "train")
         self.batch_size = batch_size
@@ -107,7 +107,7 @@ class Explainer:
             for data in {id(each): each for each in (self.train, hessian)}.values():
                 model.check(model.place(data.batch(range(min(len(data), 8)))))
         self._versions = _versions(model)
-        self._prefix_cache, self._keep = prefix_cache, keep
+        self._prefix_cache, self._pieces = prefix_cache, Pieces(keep)
         self._seen = self._with_prefix(self.train)
         self._operator = CurvatureOperator(
             model,
@@ -123,20 +123,20 @@ class Explainer:
         """Return the influence of every candidate on every query, or on the mean over them with `reduce="mean"`."""
         if reduce not in (None, "mean"):
             raise ConfigurationError(f"reduce must be None or 'mean', not {reduce!r}.")
-        return self._scored(self.model.read(queries, "queries"), reduce)[0]
+        return self._scored(self._queries(queries), reduce)[0]
 
     def explain(self, queries: Any, *, top: int = 10) -> Explanation:
         """Return the `top` most helpful and most harmful training examples of every query."""
         if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
             raise ConfigurationError(f"top must be a whole number of at least 1, not {top!r}.")
-        queries = self.model.read(queries, "queries")
+        queries = self._queries(queries)
         scores, solutions = self._scored(queries, None)
         samples = [sample for solution in solutions for sample in solution.samples_by_vector()]
         explained = []
-        for row, (title, target) in enumerate(self._titles(queries)):
+        for row, (title, target) in enumerate(queries.titles()):
             errors = partial(self._standard_errors, samples[row])
             helpful, harmful = strongest(scores, row, self.train, int(top), errors)
-            predicted = queries.targets_are_predictions
+            predicted = queries.examples.targets_are_predictions
             explained.append(QueryExplanation(title, self._measure_name, helpful, harmful, target, predicted))
         return Explanation(explained, scores, self.summary())
 
@@ -179,26 +179,18 @@ class Explainer:
             few, share = few_of(self.model, self._seen), 1 / self._operator.examples
             leave = LeaveOneOut(self.model, system, damping=damping, share=share, few=few)
             weights = self._weights_in_curvature()
-            parts = []
-            for ids in self._seen.everyone().split(KEPT_EXAMPLES):
-                known = self._identity({"curvature": system.values, "weights": weights, "ids": ids})
-                make = partial(self._left_out_chunk, leave, ids, weights, summarise)
-                parts.append(self._keep(f"{summarise.__qualname__} at damping {damping} of {known}", make))
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
-    def _left_out_chunk(
-        self, leave: LeaveOneOut, ids: Tensor, weights: Tensor, summarise: Callable[[LeftOut], Tensors]
-    ) -> Tensors:
-        done, total = int(ids[0]), len(self.train)
-        return left_out(
-            leave,
-            self._seen,
-            ids=ids,
-            weights=weights,
-            summarise=summarise,
-            batch_size=self.batch_size,
-            progress=lambda stage, here, _: self._progress(stage, done + here, total),
-        )
+            def make(ids: Tensor, before: int) -> Tensors:
+                progress = offset(self._progress, before, len(self.train))
+                size = self.batch_size
+                return left_out(
+                    leave, self._seen, ids=ids, weights=weights, summarise=summarise, batch_size=size, progress=progress
+                )
+
+            made_from = {"curvature": system.values, "weights": weights}
+            what = f"{summarise.__qualname__} at damping {damping}"
+            parts = self._pieces.over_examples(what, made_from, self._seen.everyone(), make)
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def _weights_in_curvature(self) -> Tensor:
         """Return the weight of each training example in the mean that the curvature in use is; zero for others."""
@@ -215,7 +207,7 @@ class Explainer:
         Nearness is no influence: this is what influence is to be compared with.
         """
         with self._differentiating():
-            placed = self._placed_queries(self.model.read(queries, "queries"))
+            placed = self._queries(queries).placed()
             neighbours = Nearest(k, by="features").prepare(
                 self.model, self._seen, batch_size=self.batch_size, progress=self._progress
             )
@@ -308,16 +300,21 @@ class Explainer:
                 "belongs to other weights. Make a new fastif.Explainer (and TorchModel) after further training."
             )
 
-    def _scored(self, queries: Examples, reduce: Literal["mean"] | None) -> tuple[Scores, list[Solution]]:
+    def _queries(self, queries: Any) -> Queries:
+        examples = self.model.read(queries, "queries")
+        return Queries(self.model, examples, (self._measure, self._measure_name), self.train, self._block_size)
+
+    def _scored(self, queries: Queries, reduce: Literal["mean"] | None) -> tuple[Scores, list[Solution]]:
         self._check_weights()
         values: list[Tensor] = []
         solutions: list[Solution] = []
         notes: list[str] = []
         done = 0
         with self._differentiating():
+            solver, damping = self._prepared
             selection = self._select(queries, reduce)
-            for block in self._query_blocks(queries, reduce):
-                solutions.append(self._solve(block))
+            for block in queries.gradients(self._operator.jacobian.gradients, mean=reduce == "mean"):
+                solutions.append(self._pieces.solve(solver, block, damping.value or 0.0))
                 values.append(-selection.score(solutions[-1].value, partial(self._scan, notes=notes), first=done))
                 done += vectors.width(block)
         table = torch.cat(values)
@@ -341,16 +338,10 @@ class Explainer:
         errors: list[float] = (repeated.std(dim=0) / len(repeated) ** 0.5).tolist()
         return errors
 
-    def _solve(self, block: Block) -> Solution:
-        solver, damping = self._prepared
-        name = f"solution at damping {damping.value} of {self._identity(block)}"
-        kept = self._keep(name, lambda: to_tensors(solver.solve(block, damping.value or 0.0)))
-        return from_tensors(kept, block, solver.description)
-
-    def _select(self, queries: Examples, reduce: Literal["mean"] | None) -> Selection:
+    def _select(self, queries: Queries, reduce: Literal["mean"] | None) -> Selection:
         if self._nearest is None:
             return SameForAll(self._given, len(self.train))
-        return self._neighbours.select(self._placed_queries(queries), self._measure, reduce=reduce)
+        return self._neighbours.select(queries.placed(), self._measure, reduce=reduce)
 
     @cached_property
     def _neighbours(self) -> Neighbours:
@@ -364,29 +355,16 @@ class Explainer:
         if notes is not None:
             notes.append(choice.note)
         wanted = self._seen.everyone() if ids is None else ids
-        name = f"scores of {self._identity({**directions, 'ids': wanted})}"
-        rows, done = [], 0
-        for chunk in wanted.split(len(wanted) if self._keep is nothing_kept else KEPT_EXAMPLES):
-            make = partial(self._scan_chunk, directions, chunk, choice, done, len(wanted))
-            rows.append(self._keep(f"{name} from {done}", make)["values"])
-            done += len(chunk)
-        return torch.cat(rows, dim=1)
 
-    def _identity(self, tensors: Tensors) -> str:
-        """Return what tells a piece of work from others, if pieces are kept."""
-        return "" if self._keep is nothing_kept else content_sha256(tensors)
+        def make(some: Tensor, before: int) -> Tensors:
+            progress = offset(self._progress, before, len(wanted))
+            size = self.batch_size
+            values = scan(
+                self.model, self._seen, directions, ids=some, batch_size=size, progress=progress, choice=choice
+            )
+            return {"values": values}
 
-    def _scan_chunk(self, directions: Block, ids: Tensor, choice: Choice, done: int, total: int) -> Tensors:
-        values = scan(
-            self.model,
-            self._seen,
-            directions,
-            ids=ids,
-            batch_size=self.batch_size,
-            progress=lambda stage, here, _: self._progress(stage, done + here, total),
-            choice=choice,
-        )
-        return {"values": values}
+        return torch.cat([part["values"] for part in self._pieces.over_examples("scores", directions, wanted, make)], 1)
 
     def _with_prefix(self, data: Examples) -> Examples:
         """Return the data as seen from above the frozen layers, where the model has such and they are kept."""
@@ -407,87 +385,10 @@ class Explainer:
         bytes_each = VECTORS_IN_A_SOLVE * self._operator.size * example.element_size()
         return max(1, min(MOST_QUERIES_AT_ONCE, BLOCK_BYTES // bytes_each))
 
-    def _query_blocks(self, queries: Examples, reduce: str | None) -> Iterator[Block]:
-        """Yield the gradients of the queries' measure, in blocks that fit; one mean vector if so asked."""
-        total: Block | None = None
-        for batch in self._placed_queries(queries):
-            block = self._operator.jacobian.gradients(batch, self._measure)
-            if reduce is None:
-                yield block
-            else:
-                share = vectors.scale(vectors.mean(block), len(batch) / len(queries))
-                total = share if total is None else vectors.add(total, share)
-        if total is not None:
-            yield total
-
-    def _placed_queries(self, queries: Examples) -> Iterator[Batch]:
-        known = self.train.batch([0])
-        for batch in queries.batches(self._block_size):
-            _check_form(batch, known)
-            placed = self.model.place(batch)
-            self.model.check(placed)
-            outputs = self.model.outputs(self.model.parameters, placed.inputs)
-            values = self._measure(outputs, placed.targets)
-            require_one_each(values, outputs, f"measure {self._measure_name}")
-            if queries.targets_are_predictions and values.abs().max() <= torch.finfo(values.dtype).eps ** 1.5:
-                raise DataError(
-                    f"the {self._measure_name} of the queries at the model's own predictions is zero, so that there is "
-                    "nothing to explain. Give the queries labels, or measure='margin' or a function of the outputs."
-                )
-            yield placed
-
-    def _titles(self, queries: Examples) -> Iterator[tuple[str, str]]:
-        """Yield a line on each query, and its target in words."""
-        row = 0
-        for batch in self._placed_queries(queries):
-            outputs = self.model.outputs(self.model.parameters, batch.inputs)
-            values = self._measure(outputs, batch.targets)
-            for target, output, value in zip(batch.targets, outputs, values, strict=True):
-                name = queries.name_of(target)
-                title = f"Query {row}: " + ("no label, " if queries.targets_are_predictions else f"target {name}, ")
-                if queries.targets_are_predictions:
-                    title += f"predicted {name}, "
-                elif output.ndim == 1 and len(output) > 1 and not target.is_floating_point():
-                    title += f"predicted {queries.name_of(output.argmax())}, "
-                yield f"{title}{self._measure_name} {value.item():.4g}", name if target.numel() == 1 else ""
-                row += 1
-
-
-def _check_arguments(model: Any, solver: Any, damping: Any, batch_size: Any) -> None:
-    if isinstance(model, torch.nn.Module):
-        raise ConfigurationError(
-            "model is a plain torch module, which does not say its loss. Wrap it: "
-            'fastif.TorchModel(module, loss="cross_entropy").'
-        )
-    if solver != "auto" and (isinstance(solver, type) or not hasattr(solver, "prepare")):
-        raise ConfigurationError(f'solver must be "auto" or a solver such as fastif.Exact(), not {solver!r}.')
-    if damping != "auto":
-        if isinstance(damping, bool) or not isinstance(damping, Real):
-            raise ConfigurationError(f'damping must be a number or "auto", not {damping!r}.')
-        check_damping(float(damping))
-    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
-        raise ConfigurationError(f"batch_size must be a whole number of at least 1, not {batch_size!r}.")
-
 
 def _versions(model: TorchModel) -> list[int]:
     """Return how often each parameter was written to, as torch counts it; an inference tensor has no count."""
     return [tensor._version for tensor in model.parameters.values() if not tensor.is_inference()]
-
-
-def _check_form(batch: Batch, known: Batch) -> None:
-    """Raise if queries do not have the inputs, and each as many dimensions, that the training data has."""
-    seen, needed = batch.tensors(), known.tensors()
-    if set(seen) != set(needed):
-        raise ShapeError(
-            f"the queries have {', '.join(seen)}, but the training data has {', '.join(needed)}. "
-            "Give queries in the same form."
-        )
-    for name, tensor in seen.items():
-        if tensor.ndim != needed[name].ndim:
-            raise ShapeError(
-                f"the queries have {name} of shape {tuple(tensor.shape)}, but the training data has "
-                f"{('n', *needed[name].shape[1:])}. For a single query keep the first dimension: x[None]."
-            )
 
 
 def _check_finite(values: Tensor, what: str) -> None:

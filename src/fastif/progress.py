@@ -31,6 +31,15 @@ def silent(stage: str, done: int, total: int) -> None:
     """
 
 
+def offset(progress: Progress, before: int, total: int) -> Progress:
+    """Return the progress of a part of some work, `before` of whose `total` was done before that part.
+
+    >>> offset(print, 10, 30)("scoring", 5, 10)
+    scoring 15 30
+    """
+    return lambda stage, done, _: progress(stage, before + done, total)
+
+
 class StderrProgress:
     r"""One line, rewritten in place: stage, percent, rate, time left.
 

@@ -17,8 +17,8 @@ PROGRAM = """
 import sys
 import torch
 torch.set_num_threads(1)
-import fastif.explainer, fastif.cli.app
-fastif.explainer.KEPT_EXAMPLES = 40
+import fastif.pieces, fastif.cli.app
+fastif.pieces.KEPT_EXAMPLES = 40
 print("ready", flush=True)
 sys.exit(fastif.cli.app.run(sys.argv[1:]))
 """

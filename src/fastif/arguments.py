@@ -1,0 +1,26 @@
+"""What is wrong with the arguments of an explainer, before anything is computed."""
+
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+
+from fastif.errors import ConfigurationError
+from fastif.solvers import check_damping
+
+
+def check_arguments(model: Any, solver: Any, damping: Any, batch_size: Any) -> None:
+    """Raise for an argument that cannot work, whatever the model and the data."""
+    if isinstance(model, torch.nn.Module):
+        raise ConfigurationError(
+            "model is a plain torch module, which does not say its loss. Wrap it: "
+            'fastif.TorchModel(module, loss="cross_entropy").'
+        )
+    if solver != "auto" and (isinstance(solver, type) or not hasattr(solver, "prepare")):
+        raise ConfigurationError(f'solver must be "auto" or a solver such as fastif.Exact(), not {solver!r}.')
+    if damping != "auto":
+        if isinstance(damping, bool) or not isinstance(damping, Real):
+            raise ConfigurationError(f'damping must be a number or "auto", not {damping!r}.')
+        check_damping(float(damping))
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+        raise ConfigurationError(f"batch_size must be a whole number of at least 1, not {batch_size!r}.")

@@ -1,0 +1,102 @@
+"""Queries: what is to be explained, checked against the training data, as gradients and as a line for people.
+
+Knows a model, examples and a measure of them; knows neither curvature nor scores.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from fastif import vectors
+from fastif.batch import Batch
+from fastif.data import Examples
+from fastif.errors import DataError, ShapeError
+from fastif.losses import PerExample
+from fastif.model import TorchModel, require_one_each
+from fastif.vectors import Block
+
+
+class Queries:
+    """Examples to be explained by a measure of them.
+
+    Args:
+        model: the model that is asked.
+        examples: the queries.
+        measure: what of a query is explained, and its name in words.
+        known: the training data, whose form the queries must have.
+        at_once: how many are taken together.
+    """
+
+    def __init__(
+        self, model: TorchModel, examples: Examples, measure: tuple[PerExample, str], known: Examples, at_once: int
+    ) -> None:
+        self.examples = examples
+        self._model = model
+        self._measure, self._name = measure
+        self._known = known
+        self._at_once = at_once
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def placed(self) -> Iterator[Batch]:
+        """Yield the queries in batches on the model's device, each checked."""
+        known = self._known.batch([0])
+        for batch in self.examples.batches(self._at_once):
+            _check_form(batch, known)
+            placed = self._model.place(batch)
+            self._model.check(placed)
+            outputs = self._model.outputs(self._model.parameters, placed.inputs)
+            values = self._measure(outputs, placed.targets)
+            require_one_each(values, outputs, f"measure {self._name}")
+            if self.examples.targets_are_predictions and values.abs().max() <= torch.finfo(values.dtype).eps ** 1.5:
+                raise DataError(
+                    f"the {self._name} of the queries at the model's own predictions is zero, so that there is nothing "
+                    "to explain. Give the queries labels, or measure='margin' or a function of the outputs."
+                )
+            yield placed
+
+    def gradients(self, gradients_of: Callable[[Batch, PerExample], Block], *, mean: bool) -> Iterator[Block]:
+        """Yield the gradients of the measure, a block for each batch; or the one mean of all."""
+        total: Block | None = None
+        for batch in self.placed():
+            block = gradients_of(batch, self._measure)
+            if not mean:
+                yield block
+                continue
+            share = vectors.scale(vectors.mean(block), len(batch) / len(self))
+            total = share if total is None else vectors.add(total, share)
+        if total is not None:
+            yield total
+
+    def titles(self) -> Iterator[tuple[str, str]]:
+        """Yield a line on each query, and its target in words."""
+        row, examples = 0, self.examples
+        for batch in self.placed():
+            outputs = self._model.outputs(self._model.parameters, batch.inputs)
+            values = self._measure(outputs, batch.targets)
+            for target, output, value in zip(batch.targets, outputs, values, strict=True):
+                name = examples.name_of(target)
+                title = f"Query {row}: " + ("no label, " if examples.targets_are_predictions else f"target {name}, ")
+                if examples.targets_are_predictions:
+                    title += f"predicted {name}, "
+                elif output.ndim == 1 and len(output) > 1 and not target.is_floating_point():
+                    title += f"predicted {examples.name_of(output.argmax())}, "
+                yield f"{title}{self._name} {value.item():.4g}", name if target.numel() == 1 else ""
+                row += 1
+
+
+def _check_form(batch: Batch, known: Batch) -> None:
+    """Raise if queries do not have the inputs, and each as many dimensions, that the training data has."""
+    seen, needed = batch.tensors(), known.tensors()
+    if set(seen) != set(needed):
+        raise ShapeError(
+            f"the queries have {', '.join(seen)}, but the training data has {', '.join(needed)}. "
+            "Give queries in the same form."
+        )
+    for name, tensor in seen.items():
+        if tensor.ndim != needed[name].ndim:
+            raise ShapeError(
+                f"the queries have {name} of shape {tuple(tensor.shape)}, but the training data has "
+                f"{('n', *needed[name].shape[1:])}. For a single query keep the first dimension: x[None]."
+            )
