@@ -82,7 +82,6 @@ class CurvatureOperator:
             return self
         if count < 1:
             raise ConfigurationError(f"subsample must be at least 1, not {count}.")
-        everyone = self.data.everyone() if self._ids is None else self._ids
         generator = torch.Generator("cpu").manual_seed(seed)
         drawn = torch.randperm(self.examples, generator=generator, device="cpu")[:count].sort().values
         return CurvatureOperator(
@@ -90,11 +89,16 @@ class CurvatureOperator:
             self.data,
             kind=self.kind,
             weight_decay=self.weight_decay,
-            ids=everyone[drawn],
+            ids=self.ids[drawn],
             batch_size=self.batch_size,
             progress=self.progress,
             keep=self.keep,
         )
+
+    @property
+    def ids(self) -> Tensor:
+        """The numbers of the examples that the mean runs over."""
+        return self.data.everyone() if self._ids is None else self._ids
 
     @property
     def examples(self) -> int:
@@ -128,7 +132,7 @@ class CurvatureOperator:
         by_vectors = VECTOR_COST * width
         if self.kind != "gauss-newton" or by_vectors <= ROW_COST * self.rows_per_example:
             return False  # whatever a plan would say, which takes some passes to make
-        if self.jacobian.route.plan is None or self.jacobian.examples_at_once < EXAMPLES_AT_ONCE:
+        if self.jacobian.examples_at_once < EXAMPLES_AT_ONCE or self.jacobian.route.plan is None:
             return False
         for_each_row = ROW_COST + (ROW_WRITING_COST + ROW_PRODUCT_COST * width) / self.jacobian.positions
         return self.rows_per_example * for_each_row < by_vectors
@@ -177,8 +181,7 @@ class CurvatureOperator:
             return
         kept: list[Batch] | None = []
         held = 0
-        ids = self.data.everyone() if self._ids is None else self._ids
-        for batch in self.data.batches(self.batch_size, ids[self.data.by_length(ids)]):
+        for batch in self.data.batches(self.batch_size, self.ids[self.data.by_length(self.ids)]):
             placed = self.model.place(batch)
             held += sum(tensor.nbytes for tensor in placed.tensors().values())
             if held > RESIDENT_BYTES:
