@@ -96,6 +96,11 @@ class CurvatureOperator:
         )
 
     @property
+    def ids(self) -> Tensor:
+        """The numbers of the examples that the mean runs over."""
+        return self.data.everyone() if self._ids is None else self._ids
+
+    @property
     def examples(self) -> int:
         """n, the number of examples that the mean runs over."""
         return len(self.data) if self._ids is None else len(self._ids)
@@ -132,7 +137,7 @@ class CurvatureOperator:
         by_vectors = VECTOR_COST * width
         if self.kind != "gauss-newton" or by_vectors <= ROW_COST * self.rows_per_example:
             return False  # whatever a plan would say, which takes some passes to make
-        if self.jacobian.route.plan is None or self.jacobian.examples_at_once < EXAMPLES_AT_ONCE:
+        if self.jacobian.examples_at_once < EXAMPLES_AT_ONCE or self.jacobian.route.plan is None:
             return False
         for_each_row = ROW_COST + (ROW_WRITING_COST + ROW_PRODUCT_COST * width) / self.jacobian.positions
         return self.rows_per_example * for_each_row < by_vectors

@@ -1,11 +1,12 @@
 """How far the peak of memory that `fastif doctor` estimates is from the one that an explanation has.
 
-    python -m fastif.bench.memory [--device cpu|cuda] [--examples N] [--out FILE.json]
+    python -m fastif.bench.memory [CHECKPOINT ...] [--device cpu|cuda] [--examples N] [--out FILE.json]
 
-Three models of the shapes that people use, with random weights (memory does not depend on them) and made-up texts. The
+Models of the shapes that people use, with random weights (memory does not depend on them) and made-up texts; then the
+checkpoints of text classifiers that are named on the command line. The
 estimate and the explanation run each in a process of its own; measured is the most memory that the process of the
-explanation held (`ru_maxrss`), on a GPU the most that torch allocated there. The explanation is a whole one, its solve
-cut after a few iterations, as further ones take no more memory.
+explanation held (`ru_maxrss`), on a GPU the most that torch allocated there. The explanation is a whole one, as the
+automatic solver makes it, its solve cut after a few iterations, as further ones take no more memory.
 """
 
 import argparse
@@ -24,7 +25,9 @@ import fastif
 from fastif.apps.checkup import estimate
 from fastif.apps.checkup.machine import held_memory, peak_memory
 from fastif.bench.timing import environment, write
+from fastif.curvature import CurvatureOperator
 from fastif.integrations.huggingface import TextClassifier, TextExamples
+from fastif.solvers.auto import affordable_examples
 
 WORDS = [f"word{number}" for number in range(500)]
 SHAPES: dict[str, dict[str, Any]] = {
@@ -33,6 +36,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "BERT 6 x 384 (MiniLM), all parameters": {"layers": 6, "width": 384, "words": 12, "trainable": "all"},
     "DistilBERT 4 x 512, last two layers, 5 queries": {"layers": 4, "width": 512, "words": 30, "queries": 5},
 }
+CHECKPOINT = {"words": 12}  # the shape of a checkpoint that is given
 ITERATIONS = 3
 
 
@@ -75,12 +79,13 @@ def texts(model: TextClassifier, count: int, longest: int, source: str) -> TextE
     """Return made-up texts of unequal lengths, with labels."""
     draw = random.Random(0)
     made = [" ".join(draw.choices(WORDS, k=draw.randint(4, longest))) for _ in range(count)]
-    return model.examples(made, [f"LABEL_{number % 2}" for number in range(count)], source=source)
+    names = list(model.label_names.values())
+    return model.examples(made, [names[number % len(names)] for number in range(count)], source=source)
 
 
 def run_one(what: str, name: str, path: str, *, examples: int, device: str) -> dict[str, Any]:
     """Estimate, or explain and measure, in this process."""
-    shape = SHAPES[name]
+    shape = SHAPES.get(name, CHECKPOINT)
     queries = shape.get("queries", 1)
     model = TextClassifier.from_pretrained(path, trainable=shape.get("trainable"), device=device)
     train = texts(model, examples, shape["words"], "train")
@@ -92,7 +97,8 @@ def run_one(what: str, name: str, path: str, *, examples: int, device: str) -> d
             "held": held,
             "stages": {stage.name: stage.peak_bytes for stage in made.stages},
         }
-    solver = fastif.ConjugateGradient(max_iterations=ITERATIONS)
+    some = affordable_examples(CurvatureOperator(model, train))
+    solver = fastif.ConjugateGradient(max_iterations=ITERATIONS, subsample=some)
     explainer = fastif.Explainer(model, train, solver=solver, damping=0.1, batch_size=64, progress=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fastif.ConvergenceWarning)
@@ -104,9 +110,12 @@ def run_one(what: str, name: str, path: str, *, examples: int, device: str) -> d
 
 
 def measure(name: str, examples: int, device: str) -> dict[str, Any]:
-    """Estimate and measure one model."""
+    """Estimate and measure one model: one of the shapes, or a checkpoint by its path."""
     with tempfile.TemporaryDirectory() as directory:
-        make_checkpoint(SHAPES[name], Path(directory))
+        if name in SHAPES:
+            make_checkpoint(SHAPES[name], Path(directory))
+        else:
+            directory = name
         results = []
         for what in ("estimate", "explain"):
             line = [sys.executable, "-m", "fastif.bench.memory", "--one", what, name, directory]
@@ -126,6 +135,7 @@ def measure(name: str, examples: int, device: str) -> dict[str, Any]:
 def main() -> None:
     """Print the table and write it as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoints", nargs="*", help="directories of text classifiers to measure too")
     parser.add_argument("--examples", type=int, default=128)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, default=Path("out/bench/memory.json"))
@@ -140,7 +150,7 @@ def main() -> None:
     print("| model | estimated | measured | ratio |")
     print("| --- | --- | --- | --- |")
     rows = []
-    for name in SHAPES:
+    for name in (*SHAPES, *chosen.checkpoints):
         row = measure(name, chosen.examples, chosen.device)
         rows.append(row)
         megabytes = f"{row['estimate_bytes'] / 1e6:,.0f} MB | {row['measured_bytes'] / 1e6:,.0f} MB"

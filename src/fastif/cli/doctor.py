@@ -11,7 +11,8 @@ from fastif.apps.checkup.machine import free_memory, give_back, has_threshold, h
 from fastif.cli import options
 from fastif.cli.console import OUT, print_json
 from fastif.cli.draw_doctor import draw_checkup
-from fastif.cli.loading import load_table, pick_device
+from fastif.cli.explain import BATCH_SIZE
+from fastif.cli.loading import load_table, only_trained_on, pick_device
 from fastif.errors import ConfigurationError, FastifError
 from fastif.integrations.huggingface import TextClassifier, TextExamples
 from fastif.integrations.tables import TextTable
@@ -65,13 +66,13 @@ def doctor(
     columns = {"text": text, "text_pair": text_pair, "label": label, "slice": slice, "split": split}
     plan: dict[str, Any] = {
         "queries": query_count,
-        "batch_size": batch_size or 64,
-        "cache": PrefixCache(directory=cache, storage="bfloat16" if dtype is options.Dtype.BFLOAT16 else "model"),
+        "batch_size": batch_size or BATCH_SIZE[pick_device(device).type == "cuda"],
+        "cache": PrefixCache(directory=cache, storage=options.storage(dtype)),
     }
     if classifier is not None:
         examples = None
         if train is not None:
-            table = load_table(train, "train", drop_unlabelled=drop_unlabelled, **columns)
+            table = only_trained_on(model, load_table(train, "train", drop_unlabelled=drop_unlabelled, **columns))
             examples, result["data"] = _read(classifier, table, findings)
         held = held_memory()
         findings += examine(classifier, _made_up(classifier))
@@ -173,8 +174,13 @@ def _of_data(data: dict[str, Any], longest: int) -> list[Finding]:
 def _unknown(model: TextClassifier, examples: TextExamples) -> float:
     """Return the share of unknown tokens among those of the first rows."""
     unknown = getattr(model.tokenizer, "unk_token_id", None)
-    rows = [examples[index]["input_ids"] for index in range(min(len(examples), 1000))]
-    return float(sum(int((row == unknown).sum()) for row in rows) / sum(map(len, rows)))
+    inputs = examples.batch(range(min(len(examples), 1000))).inputs
+    assert isinstance(inputs, dict)
+    tokens, lengths = inputs["input_ids"], examples.lengths
+    if unknown is None or lengths is None:
+        return 0.0
+    real = torch.arange(tokens.shape[1]) < lengths[: len(tokens), None]  # the rest is padding
+    return float(((tokens == unknown) & real).sum() / real.sum())
 
 
 def _made_up(model: TextClassifier) -> TextExamples:

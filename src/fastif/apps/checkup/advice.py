@@ -7,6 +7,7 @@ from fastif.apps.checkup.machine import THRESHOLD
 
 LONG = 600.0  # seconds
 SCARCE = 0.8  # of what is free
+FEWER = "Influence through fewer parameters takes less: a larger --freeze-layers, or --trainable with the last layer."
 
 
 def advise(made: Estimate, *, allocator: bool = False) -> list[str]:
@@ -27,7 +28,7 @@ def _memory(made: Estimate, allocator: bool) -> Iterator[str]:
         f"The peak of {made.peak_bytes / 1e9:.1f} GB ({worst}) {short} the {(made.free_bytes + own) / 1e9:.1f} GB that "
         "are free."
     )
-    yield "Influence through fewer parameters takes less: a larger --freeze-layers, or --trainable with the last layer."
+    yield FEWER
     yield "A smaller --batch-size takes less for activations; the scores stay the same."
     if allocator:
         yield f"{THRESHOLD}=131072 in the environment makes the C library return memory sooner: about a third less."
@@ -44,11 +45,10 @@ def _time(made: Estimate) -> Iterator[str]:
     yield f"About {made.seconds / 60:,.0f} minutes, most of them in: {slow.name}."
     if made.device == "cpu":
         yield "A GPU (--device cuda) is the largest gain for models of this kind."
-    yield (
-        f"From Python, ConjugateGradient(subsample={min(made.examples, max(1000, made.examples // 10)):,}) takes the "
-        "curvature over a part of the data."
-    )
-    yield "From Python, candidates=fastif.Nearest(1000) scores the nearest examples alone."
+    if slow.name == "scan the training data":
+        yield "From Python, candidates=fastif.Nearest(1000) scores the nearest examples alone."
+    else:
+        yield FEWER
 
 
 def _always(made: Estimate) -> Iterator[str]:

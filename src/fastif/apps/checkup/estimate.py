@@ -1,16 +1,18 @@
 r"""The seconds and the peak of memory that each stage of an explanation will take, estimated from a few examples.
 
-Time: every kind of step is run on real batches of a typical length, and carried over by padded tokens. Memory:
+Time: every kind of step is run on real batches of a typical length, and carried over by padded tokens; steps on the
+curvature over those examples alone that the solver takes it over. Memory:
 
     what the process holds (interpreter, libraries, weights, data) + hidden states, up to their budget
     + batches that stay in place between passes + (what the allocator keeps) x (the peak of living tensors)
 
 The last is counted on a few of the longest examples with few vectors and carried to a whole batch with all vectors, see
-`live.py`. Nothing here draws, and nothing knows of texts: data is `Examples`, of unequal lengths or not.
+`live.py`, or to as many examples as Jacobian rows are made of at one time. Nothing here draws, and nothing knows of
+texts: data is `Examples`, of unequal lengths or not.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -21,22 +23,23 @@ from torch import Tensor
 from fastif import vectors
 from fastif.apps.checkup.live import ROWS, VECTORS, line_of, peak_at
 from fastif.apps.checkup.machine import allocator_share, free_memory, held_memory
+from fastif.apps.checkup.passes import Passes, spread
 from fastif.apps.checkup.sample import Sample, Step
-from fastif.curvature import RESIDENT_BYTES
+from fastif.curvature import RESIDENT_BYTES, SYMMETRY_EXAMPLES
 from fastif.data import Examples
-from fastif.derivatives import vectors_at_once
+from fastif.derivatives import MOST_VECTORS_AT_ONCE, vectors_at_once
 from fastif.explainer import BLOCK_BYTES, MOST_QUERIES_AT_ONCE, VECTORS_IN_A_SOLVE
 from fastif.model import TorchModel
 from fastif.prefix import PrefixCache
-from fastif.solvers.auto import choose_solver
-from fastif.solvers.exact import Exact, dual_size, memory_needed
+from fastif.scoring.rest import DIRECTIONS_BY_GRADIENT
+from fastif.solvers.exact import Exact, dual_size, memory_needed, rows_are_cheaper
 
 PROBES = 4  # vectors of the search for the damping
 # Passes that are usual: the spectrum decides, so that these are the least certain numbers here.
 SPECTRUM_STEPS, MOST_SPECTRUM_STEPS = 15, 100
 ITERATIONS, MOST_ITERATIONS = 20, 170  # the most: damping of 0.1 % of the largest eigenvalue, to 1e-4
 TIMED_ROWS = (2, 16)
-EIGH_SPEED = 2e9  # m^3 a second, of an eigendecomposition on a CPU; rough
+EIGH_SPEED, MATRIX_SPEED = 2e9, 1e10  # m^3 a second of an eigendecomposition, and operations of a product; rough
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Estimate:
 
     parameters: int
     examples: int
+    curvature_examples: int
     queries: int
     queries_at_once: int
     device: str
@@ -119,14 +123,13 @@ class _Estimator:
         self.on_cpu = model.device.type == "cpu"
         self.held = (held_memory() if held is None else held) if self.on_cpu else _weights(model)
         self.share = allocator_share(model.device)
-        self.sample = Sample(model, train)
-        order = train.everyone()[train.by_length(train.everyone())]
-        self.batches = order.split(batch_size)
+        self.sample = Sample(model, train, batch_size=batch_size)
+        self.curvature = self.sample.curvature
+        self.all = Passes(train, train.everyone(), batch_size=batch_size)
+        self.part = Passes(train, self.curvature.ids, batch_size=batch_size)
         self.bytes_each = vectors.size(model.parameters) * next(iter(model.parameters.values())).element_size()
         at_once = BLOCK_BYTES // (VECTORS_IN_A_SOLVE * self.bytes_each)
         self.width = max(1, min(queries, MOST_QUERIES_AT_ONCE, at_once))
-        self.lengths = torch.ones(len(train), dtype=torch.int64) if train.lengths is None else train.lengths
-        self.typical = self.batches[_middle([self._padded(ids) for ids in self.batches])]
         self.states = self._states_bytes()
         self.states_on_disk = self.states > cache.memory or cache.directory is not None
         room = 0.25 * free_memory(model.device)
@@ -136,6 +139,7 @@ class _Estimator:
         return Estimate(
             parameters=vectors.size(self.model.parameters),
             examples=len(self.train),
+            curvature_examples=self.curvature.examples,
             queries=self.queries,
             queries_at_once=self.width,
             device=str(self.model.device),
@@ -151,117 +155,151 @@ class _Estimator:
         if sample.has_prefix:
             where = "a file" if self.states_on_disk else "memory"
             note = f"{self.states / 1e6:,.0f} MB of hidden states in {where}"
-            peak = self._peak(sample.encode, 1, states=not self.states_on_disk)
-            yield Stage("encode the frozen layers", self._seconds(sample.encode, 1, 1), peak, note)
-        solver = choose_solver(sample.operator(self.train.everyone()))
-        if isinstance(solver, Exact):
-            yield self._exact(solver)
+            peak = self._with_rest(self._living(sample.encode, self.all.longest), states=not self.states_on_disk)
+            yield Stage("encode the frozen layers", self._seconds(sample.encode), peak, note)
+        if isinstance(sample.solver, Exact):
+            yield self._exact(sample.solver)
         else:
-            yield self._iterative("damping from the spectrum", sample.spectrum, PROBES, 1)
-            yield self._iterative("solve for the queries", sample.solve, self.width, self._blocks)
-        peak = self._peak(sample.scan, self.width, extra=4 * self.queries * len(self.train))
-        scanned = self._seconds(sample.scan, self.width, self._blocks)
+            yield self._spectrum()
+            yield self._solve()
+        living = self._living(sample.scan, self.all.longest, width=self.width)
+        peak = self._with_rest(living, extra=4 * self.queries * len(self.train))
+        scanned = self._seconds(sample.scan, width=self.width, times=self._blocks)
         yield Stage("scan the training data", scanned, peak, f"{self.queries:,} x {len(self.train):,} scores")
-        yield Stage("nearest neighbours", self._seconds(sample.neighbours, 1, 1), self._peak(sample.neighbours, 1))
+        peak = self._with_rest(self._living(sample.neighbours, self.all.longest))
+        yield Stage("nearest neighbours", self._seconds(sample.neighbours), peak)
 
     @property
     def _blocks(self) -> int:
         return math.ceil(self.queries / self.width)
 
-    def _iterative(self, name: str, step: Step, width: int, blocks: int) -> Stage:
-        searching = step == self.sample.spectrum
-        usual, most = (SPECTRUM_STEPS, MOST_SPECTRUM_STEPS) if searching else (ITERATIONS, MOST_ITERATIONS)
-        one = self._seconds(self.sample.product, width, blocks)
+    # --- the curvature ------------------------------------------------------------------------------------------------
+
+    def _spectrum(self) -> Stage:
+        """Return the search for the damping, with what is done once before it."""
+        living = [self._curved(self.sample.spectrum, PROBES)]
+        if self.most_vectors >= 2:
+            checked = self.curvature.subsample(SYMMETRY_EXAMPLES, seed=0).ids
+            some = checked[self.train.by_length(checked)]
+            living.append(self._living(self.sample.product, some, width=2))
+            if self.sample.needs_route(self.width):
+                living.append(float(line_of(self.sample.route, self.model.device.type).max(initial=0.0)))
+        passes = (SPECTRUM_STEPS, MOST_SPECTRUM_STEPS)
+        return self._iterative("damping from the spectrum", max(living), passes, PROBES, 1)
+
+    def _solve(self) -> Stage:
+        """Return the solve; vectors that have converged leave it, and few of them may take the other route."""
+        living = self._curved(self.sample.solve, self.width)
+        narrow = self.width - 1
+        if self.curvature.rows_are_cheaper(self.width) and self.most_vectors >= 1:
+            while narrow > 0 and self.curvature.rows_are_cheaper(narrow):
+                narrow -= 1
+            waiting = 2 * (self.width - narrow) * self.bytes_each
+            living = max(living, waiting + self._curved(self.sample.solve, narrow) if narrow else 0.0)
+        passes = (ITERATIONS, MOST_ITERATIONS)
+        return self._iterative("solve for the queries", living, passes, self.width, self._blocks)
+
+    def _iterative(self, name: str, living: float, passes: tuple[int, int], width: int, blocks: int) -> Stage:
+        usual, most = passes
+        product = partial(self.sample.product, by_rows=self.curvature.rows_are_cheaper(width))
+        one = self._seconds(product, width=width, times=blocks, over=self.part)
         words = f"{width} vector{'' if width == 1 else 's'} at once"
         words += f", {blocks:,} times" if blocks > 1 else ""
-        note = f"about {usual} passes over the data (at most some {most}), {words}"
-        extra = min(RESIDENT_BYTES, self._placed_bytes())  # batches are kept in place while they are few
-        peak = self._peak(step, width, extra=extra)
+        every, some = len(self.train), self.curvature.examples
+        over = "the data" if some == every else f"{some:,} of {every:,} examples, drawn at random"
+        note = f"about {usual} passes over {over} (at most some {most}), {words}"
+        peak = self._with_rest(living, extra=self._resident_bytes())
         return Stage(name, None if one is None else one * usual, peak, note, None if one is None else one * most)
 
     def _exact(self, solver: Exact) -> Stage:
-        operator = self.sample.operator(self.train.everyone())
+        operator = self.curvature
         side = dual_size(operator) if solver.form == "dual" else operator.size
-        passes = operator.outputs_per_example if solver.form == "dual" else operator.size
-        one = self._seconds(self.sample.product, 1, passes)
-        seconds = None if one is None else one + side**3 / EIGH_SPEED
-        peak = self._with_rest(memory_needed(operator, solver.form), min(RESIDENT_BYTES, self._placed_bytes()))
+        if solver.form == "dual" or rows_are_cheaper(operator):
+            one = self._seconds(self.sample.rows, width=1)
+            algebra = 2 * side * dual_size(operator) * operator.size / MATRIX_SPEED
+        else:
+            columns = min(side, MOST_VECTORS_AT_ONCE)
+            one = self._seconds(self.sample.product, width=columns, times=math.ceil(side / columns))
+            algebra = 0.0
+        seconds = None if one is None else one + algebra + side**3 / EIGH_SPEED
+        peak = self._with_rest(memory_needed(operator, solver.form), extra=self._resident_bytes())
         return Stage("exact curvature and solve", seconds, peak, f"a matrix of {side:,} x {side:,}, {solver.form} form")
+
+    def _curved(self, step: Callable[..., object], width: int) -> float:
+        """Return the living bytes of a step on the curvature, by the route that it takes for so many vectors."""
+        by_rows = self.curvature.rows_are_cheaper(width)
+        at_once = self.curvature.jacobian.examples_at_once if by_rows else None
+        return self._living(partial(step, by_rows=by_rows), self.part.longest, width=width, at_once=at_once)
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
-    def _peak(self, step: Step, width: int, *, extra: float = 0.0, states: bool = True) -> int | None:
-        """Return the peak of a step on the longest batch with so many vectors; None where no sample of it fits."""
-        plain = step in (self.sample.encode, self.sample.neighbours)
-        if self.most_vectors < 1 and not plain:
-            return self._with_rest(VECTORS_IN_A_SOLVE * width * self.bytes_each, extra)
-        # large vectors: one is counted, and taken times their number
-        widths = (1,) if plain or width == 1 or self.most_vectors < max(VECTORS) else VECTORS
-        longest = self.batches[0]
-        lines = {}
-        for rows in sorted({min(rows, len(longest)) for rows in ROWS}):
-            some = _spread(longest, rows)
-            self.sample.seen.batch(some)  # the frozen layers of the sample do not count
-            for count in widths:
-                lines[rows, count] = line_of(partial(step, some, count), self.model.device.type)
-        tangents = 1 if plain else min(width, vectors_at_once(self.model, self.train.batch(longest)))
-        return self._with_rest(peak_at(lines, len(longest), 1 if plain else width, tangents), extra, states)
+    def _living(self, step: Step, batch: Tensor, *, width: int = 0, at_once: int | None = None) -> float:
+        """Return the bytes of tensors at the worst moment of a step on a batch with so many vectors (0: it has none).
 
-    def _with_rest(self, living: float, extra: float, states: bool = True) -> int:
+        `at_once`: how many examples go together, where the engine cuts batches. Vectors so large that none can be tried
+        here are counted alone.
+        """
+        if width and self.most_vectors < 1:
+            return VECTORS_IN_A_SOLVE * width * self.bytes_each
+        together = len(batch) if at_once is None else min(at_once, len(batch))
+        lines = {}
+        for rows in sorted({min(rows, together) for rows in ROWS}):
+            some = spread(batch, rows)
+            self.sample.seen.batch(some)  # the frozen layers of the sample do not count
+            for count in self._widths(width):
+                if step == self.sample.scan:
+                    self.sample.choice(count)
+                lines[rows, count] = line_of(partial(step, some, count), self.model.device.type)
+        tangents = max(1, width)
+        if at_once is None and width:
+            tangents = min(width, vectors_at_once(self.model, self.model.place(self.train.batch(batch))))
+        return peak_at(lines, together, max(1, width), tangents)
+
+    def _widths(self, width: int) -> tuple[int, ...]:
+        """Return with how many vectors to try a step, of which so many take the same way through the engine."""
+        two = (DIRECTIONS_BY_GRADIENT, DIRECTIONS_BY_GRADIENT + 1) if width >= DIRECTIONS_BY_GRADIENT else VECTORS
+        if width <= 1 or self.most_vectors < max(two):  # large vectors: one is counted, and taken times their number
+            return (1,)
+        return two
+
+    def _with_rest(self, living: float, *, extra: float = 0.0, states: bool = True) -> int:
         kept = self.states if states and self.on_cpu and not self.states_on_disk else 0
         return int(self.held + kept + extra + self.share * living)
 
     def _states_bytes(self) -> int:
         if not self.sample.has_prefix:
             return 0
-        states = self.sample.seen.states.batch(self.batches[-1][:1])  # type: ignore[attr-defined]
+        states = self.sample.seen.states.batch(self.all.shortest)  # type: ignore[attr-defined]
         each = states[0].numel() // (1 if self.train.lengths is None else states.shape[1])
         size = 2 if self.cache.storage == "bfloat16" else states.element_size()
-        return int(int(self.lengths.sum()) * each * size)
+        rows = len(self.train) if self.train.lengths is None else int(self.train.lengths.sum())
+        return int(rows * each * size)
 
-    def _placed_bytes(self) -> float:
-        """Return the bytes of all batches, padded and with their states."""
-        ids = self.batches[-1][:1]
-        placed = self.model.place(self.sample.seen.batch(ids))
+    def _resident_bytes(self) -> float:
+        """Return the bytes of batches that stay in place between passes, padded and with their states."""
+        placed = self.model.place(self.sample.seen.batch(self.part.shortest))
         one = sum(tensor.nbytes for tensor in placed.tensors().values())
-        return one / self._padded(ids) * sum(map(self._padded, self.batches))
+        return min(RESIDENT_BYTES, one / self.part.padded(self.part.shortest) * self.part.tokens)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    def _seconds(self, step: Step, width: int, times: int) -> float | None:
-        """Return the seconds of one pass over all data with so many vectors, times a number.
+    def _seconds(self, step: Step, *, width: int = 0, times: int = 1, over: Passes | None = None) -> float | None:
+        """Return the seconds of one pass over all data, or a part, with so many vectors, times a number.
 
         Timed on a few and on more examples: what does not grow with them is paid for every batch; of a scan, once.
         """
-        used = min(width, max(1, self.most_vectors))
-        if self.most_vectors < 1 and step not in (self.sample.encode, self.sample.neighbours):
+        used = min(max(1, width), max(1, self.most_vectors))
+        if self.most_vectors < 1 and width:
             return None
-        few, more = (self.typical[:rows] for rows in TIMED_ROWS)
+        over = over or self.all
+        few, more = (over.typical[:rows] for rows in TIMED_ROWS)
         self.sample.seconds(step, few, used)  # what torch makes once does not count
         first, second = (self.sample.seconds(step, ids, used) for ids in (few, more))
-        small, large = self._padded(few), self._padded(more)
+        small, large = over.padded(few), over.padded(more)
         slope = max(0.0, second - first) / (large - small) if large > small else first / small
         fixed = max(0.0, second - slope * large)
-        starts = 1 if step == self.sample.scan else len(self.batches)
-        return times * (width / used) * (fixed * starts + slope * sum(map(self._padded, self.batches)))
-
-    def _padded(self, ids: Tensor) -> int:
-        return len(ids) * int(self.lengths[ids].max())
-
-
-def _spread(ids: Tensor, count: int) -> Tensor:
-    """Return some of a batch from its longest to its shortest, so that they are padded as it is."""
-    return ids[torch.linspace(0, len(ids) - 1, count).round().long()]
-
-
-def _middle(sizes: list[int]) -> int:
-    """Return the number of the batch in which half of all padded tokens are passed."""
-    half, done = sum(sizes) / 2, 0
-    for number, size in enumerate(sizes):
-        done += size
-        if done >= half:
-            return number
-    return 0
+        starts = 1 if step == self.sample.scan else len(over.batches)
+        return times * (max(1, width) / used) * (fixed * starts + slope * over.tokens)
 
 
 def _weights(model: TorchModel) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import jvp, vjp, vmap
 
 from fastif import vectors
-from fastif.batch import Batch
+from fastif.batch import TARGET_KEY, Batch
 from fastif.curvature import CurvatureOperator
 from fastif.data import Examples
 from fastif.errors import FastifError, ModelError
@@ -175,4 +175,7 @@ def _to(difference: float) -> str:
 
 def _first(few: Examples) -> Examples:
     """Return the first example as a query."""
-    return Examples([few[0]], collate=few._collate, source="queries")
+    batch = few.batch([0])
+    if isinstance(batch.inputs, dict):
+        return Examples({**batch.inputs, TARGET_KEY: batch.targets}, source="queries")
+    return Examples((*batch.inputs, batch.targets), source="queries")

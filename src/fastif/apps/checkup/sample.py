@@ -1,7 +1,8 @@
 """A few real examples of a training set, seen as an explainer would see them, and the steps of one on them.
 
-The frozen layers are run for these few alone. Every step is the engine's own code, on fewer examples and vectors, so
-that what is measured of it is what a run will do. Knows no machine and makes no estimate.
+The frozen layers are run for these few alone. Every step is the engine's own code, on fewer examples and vectors and by
+the route that it takes for all, so that what is measured of it is what a run will do. Knows no machine and makes no
+estimate.
 """
 
 import time
@@ -13,13 +14,14 @@ import torch
 from torch import Tensor
 
 from fastif import vectors
-from fastif.curvature import CurvatureOperator
+from fastif.curvature import EXAMPLES_AT_ONCE, CurvatureOperator
 from fastif.data import Examples
-from fastif.derivatives import gradients
 from fastif.errors import ConvergenceWarning
+from fastif.jacobian import CHECKED_EXAMPLES, Jacobian
 from fastif.model import TorchModel
 from fastif.prefix import Prefixed, PrefixModel
-from fastif.scoring import scan
+from fastif.scoring import Choice, choose, scan
+from fastif.solvers.auto import choose_solver
 from fastif.solvers.cg import ConjugateGradient
 from fastif.spectrum import lanczos_spectrum
 
@@ -42,19 +44,46 @@ class SampledStates:
         return self._kept[key]
 
 
-class Sample:
-    """The steps of an explainer, each a function of some examples and a number of vectors."""
+class PartOfCurvature(CurvatureOperator):
+    """The curvature over a few examples, all in one batch, by a route that was chosen for all of them."""
 
-    def __init__(self, model: TorchModel, train: Examples) -> None:
+    def __init__(self, whole: CurvatureOperator, ids: Tensor, by_rows: bool) -> None:
+        super().__init__(whole.model, whole.data, ids=ids, batch_size=len(ids))
+        self.jacobian = whole.jacobian
+        self._by_rows = by_rows
+
+    def rows_are_cheaper(self, width: int) -> bool:
+        """Return what was chosen."""
+        return self._by_rows
+
+
+class Sample:
+    """The steps of an explainer, each a function of some examples and a number of vectors.
+
+    `solver` is what `solver="auto"` stands for here, `curvature` the operator that it works on, perhaps over a part of
+    the data.
+    """
+
+    def __init__(self, model: TorchModel, train: Examples, *, batch_size: int = 64) -> None:
         self.model, self.train = model, train
         self._drawn: vectors.Block | None = None
+        self._choices: dict[int, Choice] = {}
         self.has_prefix = isinstance(model, PrefixModel) and model.prefix is not None
         states: Any = SampledStates(model, train) if isinstance(model, PrefixModel) and self.has_prefix else None
         self.seen = Prefixed(train, lambda: states) if self.has_prefix else train
+        self.curvature = CurvatureOperator(model, self.seen, batch_size=batch_size)
+        self.solver = choose_solver(self.curvature)
+        if isinstance(self.solver, ConjugateGradient):
+            self.curvature = self.solver.prepare(self.curvature).operator
 
-    def operator(self, ids: Tensor) -> CurvatureOperator:
-        """Return the curvature over some examples, all in one batch."""
-        return CurvatureOperator(self.model, self.seen, ids=ids, batch_size=len(ids))
+    def needs_route(self, queries: int) -> bool:
+        """Return whether an explainer looks for a way to Jacobian rows."""
+        return queries >= CHECKED_EXAMPLES or self.curvature.jacobian.examples_at_once >= EXAMPLES_AT_ONCE
+
+    def route(self) -> object:
+        """Look for a way to Jacobian rows, as is done once."""
+        few = torch.arange(min(CHECKED_EXAMPLES, self.curvature.examples))
+        return Jacobian(self.model, self.curvature.batch(few)).route
 
     def encode(self, ids: Tensor, width: int = 1) -> object:
         """Run the frozen layers."""
@@ -62,19 +91,24 @@ class Sample:
         with torch.no_grad():
             return self.model.encode(self.model.place(self.train.batch(ids)))
 
-    def product(self, ids: Tensor, width: int) -> object:
+    def product(self, ids: Tensor, width: int, by_rows: bool = False) -> object:
         """Multiply some vectors with the curvature."""
-        return self.operator(ids)(self.vectors(width))
+        return PartOfCurvature(self.curvature, ids, by_rows)(self.vectors(width))
 
-    def spectrum(self, ids: Tensor, width: int) -> object:
+    def rows(self, ids: Tensor, width: int = 1) -> object:
+        """Make all Jacobian rows of some examples."""
+        batch = self.model.place(self.seen.batch(ids))
+        return [signs for _, signs in self.curvature.jacobian.signed_rows(batch)]
+
+    def spectrum(self, ids: Tensor, width: int, by_rows: bool = False) -> object:
         """Take two steps of the search for the damping."""
-        return lanczos_spectrum(self.operator(ids), probes=width, steps=2)
+        return lanczos_spectrum(PartOfCurvature(self.curvature, ids, by_rows), probes=width, steps=2)
 
-    def solve(self, ids: Tensor, width: int) -> object:
+    def solve(self, ids: Tensor, width: int, by_rows: bool = False) -> object:
         """Take the gradients of some queries and one step of the solve."""
-        operator = self.operator(ids)
+        operator = PartOfCurvature(self.curvature, ids, by_rows)
         few = self.train.batch(ids[torch.arange(width) % len(ids)])
-        block = gradients(self.model, self.model.place(few))
+        block = operator.jacobian.gradients(self.model.place(few))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return ConjugateGradient(max_iterations=1).prepare(operator).solve(block, 1e-3)
@@ -82,13 +116,19 @@ class Sample:
     def scan(self, ids: Tensor, width: int) -> object:
         """Score some examples along some directions, made here as they count in its memory."""
         directions = vectors.random(self.model.parameters, width, seed=0)
-        return scan(self.model, self.seen, directions, ids=ids, batch_size=len(ids))
+        return scan(self.model, self.seen, directions, ids=ids, batch_size=len(ids), choice=self.choice(width))
 
     def neighbours(self, ids: Tensor, width: int = 1) -> object:
         """Read what neighbours are found by."""
         batch = self.model.place(self.seen.batch(ids))
         with torch.no_grad():
             return self.model.outputs(self.model.parameters, batch.inputs)
+
+    def choice(self, width: int) -> Choice:
+        """Return how so many directions are scored; found once."""
+        if width not in self._choices:
+            self._choices[width] = choose(self.model, self.seen, self.vectors(width))
+        return self._choices[width]
 
     def vectors(self, width: int) -> vectors.Block:
         """Return random vectors, of the size that gradients have; drawn once."""
