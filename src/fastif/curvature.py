@@ -96,11 +96,6 @@ class CurvatureOperator:
         )
 
     @property
-    def ids(self) -> Tensor:
-        """The numbers of the examples that the mean runs over."""
-        return self.data.everyone() if self._ids is None else self._ids
-
-    @property
     def examples(self) -> int:
         """n, the number of examples that the mean runs over."""
         return len(self.data) if self._ids is None else len(self._ids)

@@ -6,7 +6,7 @@ from fastif.curvature import CurvatureOperator
 from fastif.solvers.base import PreparedSolver, Solver
 from fastif.solvers.cg import ConjugateGradient
 from fastif.solvers.exact import Exact, choose_form, dual_size, memory_needed
-from fastif.solvers.lanczos import Lanczos
+from fastif.solvers.subspace import Subspace
 
 EXACT_SIDE = 3000  # eigh of a larger matrix takes minutes on a CPU
 EXACT_MEMORY = 2e9
@@ -14,7 +14,7 @@ EXACT_WORK = 1e8  # parameters x examples of the primal matrix; beyond it conjug
 # parameters x positions of all examples in a pass, so that it takes a few seconds; and the fewest examples to take
 PASS_WORK = {"cpu": 5e10, "cuda": 5e11}
 LEAST_SUBSAMPLE = {"cpu": 500, "cuda": 4096}
-KRYLOV_BYTES = 2**31  # of the vectors that Lanczos holds
+EIGENVECTOR_BYTES = 2**29  # a few times as much while they are looked for
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Auto:
         """Choose, and prepare what was chosen."""
         chosen = choose_solver(operator, seed=self.seed)
         if self.eigenvectors and isinstance(chosen, ConjugateGradient):
-            chosen = Lanczos(affordable_rank(operator), subsample=chosen.subsample, seed=self.seed)
+            chosen = Subspace(affordable_rank(operator), subsample=chosen.subsample, seed=self.seed)
         return chosen.prepare(operator)
 
 
@@ -53,9 +53,9 @@ def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
 
 
 def affordable_rank(operator: CurvatureOperator) -> int:
-    """Return how many eigenvectors Lanczos may look for, with four times as many vectors and some in memory."""
+    """Return how many eigenvectors fit into memory."""
     size = sum(tensor.nbytes for tensor in operator.model.parameters.values())
-    return int(max(8, min(64, (KRYLOV_BYTES // size - 20) // 4)))
+    return int(max(4, min(64, EIGENVECTOR_BYTES // size)))
 
 
 def affordable_examples(operator: CurvatureOperator) -> int | None:

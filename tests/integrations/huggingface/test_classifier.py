@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import datasets
 import pytest
 import torch
 from torch import Tensor
@@ -12,6 +11,8 @@ from fastif.errors import ConfigurationError, DataError, EmptyDataError, LabelEr
 from fastif.integrations.huggingface import TextClassifier
 from tests.integrations.huggingface import dense, tiny
 from tests.problems import relative_error
+
+datasets = pytest.importorskip("datasets")
 
 NAMES = {0: "good", 1: "bad", 2: "mixed"}
 NAMED = {"id2label": NAMES, "label2id": {name: number for number, name in NAMES.items()}}
