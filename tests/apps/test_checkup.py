@@ -8,11 +8,13 @@ import torch
 from torch import nn
 
 import fastif
+from fastif import jacobian
 from fastif.apps.checkup import Level, advise, estimate, examine
 from fastif.apps.checkup.estimate import Estimate, Stage
 from fastif.apps.checkup.live import LiveBytes, line_of, peak_at
 from fastif.apps.checkup.machine import allocator_share, free_memory, held_memory, peak_memory
 from fastif.apps.checkup.sample import Sample
+from fastif.solvers import auto
 
 
 class Block(nn.Module):
@@ -61,6 +63,30 @@ def test_the_peak_of_a_large_step_follows_from_small_ones(model, step, rows):
     lines = {(r, k): line_of(lambda r=r, k=k: take(ids[:r], k), "cpu") for r in (3, 6) for k in (2, 3)}
     expected = line_of(lambda: take(ids[:rows], 5), "cpu").max()
     assert peak_at(lines, rows, 5, 5) == pytest.approx(expected, rel=0.1)
+
+
+def test_rows_are_counted_for_the_examples_that_go_together(model, monkeypatch):
+    size = sum(tensor.nbytes for tensor in model.parameters.values())
+    monkeypatch.setattr(jacobian, "BYTES", {"cpu": 6 * size, "cuda": 6 * size})
+    sample, ids = Sample(model, data()), torch.arange(48)
+    take = partial(sample.product, by_rows=True)
+    for width in (2, 3, 4):
+        take(ids[:3], width)  # what is made once
+    lines = {(r, k): line_of(lambda r=r, k=k: take(ids[:r], k), "cpu") for r in (3, 6) for k in (2, 3)}
+    batch = sum(tensor.nbytes for tensor in data().batch(ids).tensors().values())
+    assert peak_at(lines, 6, 4, 4) + batch == pytest.approx(line_of(lambda: take(ids, 4), "cpu").max(), rel=0.15)
+
+
+def test_an_estimate_follows_the_subsample_of_the_curvature(model, monkeypatch):
+    monkeypatch.setattr(auto, "EXACT_SIDE", 0)
+    whole = estimate(model, data(), held=10**9, batch_size=8)
+    monkeypatch.setattr(auto, "PASS_WORK", {"cpu": 1.0})
+    monkeypatch.setattr(auto, "LEAST_SUBSAMPLE", {"cpu": 12})
+    part = estimate(model, data(), held=10**9, batch_size=8)
+    assert (whole.curvature_examples, part.curvature_examples) == (48, 12)
+    assert "over the data" in whole.stages[0].note
+    assert "over a random 12 of 48 examples" in part.stages[0].note
+    assert part.stages[0].peak_bytes < whole.stages[0].peak_bytes  # fewer batches stay in place
 
 
 def test_lines_of_unequal_length_are_compared_by_their_peaks():

@@ -23,6 +23,13 @@ def test_a_sound_model_is_called_usable(checkpoint, capsys):
     assert "problem" not in shown
 
 
+def test_classes_whose_names_are_numbers_do_not_disturb(tmp_path, capsys):
+    module = tiny.classifier()
+    module.config.id2label, module.config.label2id = {0: "1", 1: "0"}, {"1": 0, "0": 1}
+    assert run(["doctor", str(tiny.save(tmp_path / "model", module)), "--device", "cpu"]) == 0
+    assert "single-label: 1, 0" in capsys.readouterr().out
+
+
 def test_training_data_gives_a_table_of_stages_for_two_choices(checkpoint, tmp_path, capsys):
     data = tiny.table(tmp_path / "train.tsv")
     assert run(["doctor", str(checkpoint), "--train", str(data), "--query-count", "2", "--device", "cpu"]) == 0
