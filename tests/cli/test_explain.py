@@ -159,6 +159,58 @@ def test_labels_that_the_model_does_not_have(
     assert "good, bad, mixed" in words
 
 
+def empty(checkpoint: Path, train: Path) -> None:
+    train.write_bytes(b"")
+
+
+def utf16(checkpoint: Path, train: Path) -> None:
+    train.write_bytes(train.read_text().encode("utf-16"))
+
+
+def latin1(checkpoint: Path, train: Path) -> None:
+    train.write_bytes(train.read_text().replace("dull", "café").encode("latin-1"))
+
+
+def no_weights(checkpoint: Path, train: Path) -> None:
+    (checkpoint / "model.safetensors").unlink()
+
+
+def pickled(checkpoint: Path, train: Path) -> None:
+    (checkpoint / "model.safetensors").rename(checkpoint / "pytorch_model.bin")
+
+
+def other_tokenizer(checkpoint: Path, train: Path) -> None:
+    file = checkpoint / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["model"]["vocab"]["beyond"] = 5000
+    file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (empty, "is empty: it has no bytes"),
+        (utf16, "UTF-16"),
+        (latin1, "UTF-8"),
+        (no_weights, "has no weights"),
+        (pickled, "a format that can run code when it is opened"),
+        (other_tokenizer, "they do not belong together"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_cannot_be_read_is_said_in_a_line_or_two_and_nothing_is_written(
+    damage: Any, words: str, checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(checkpoint, train)
+    out = tmp_path / "run"
+    assert run(["explain", str(checkpoint), "--train", str(train), "--query-text", "dull", "-o", str(out)]) == 1
+    message = capsys.readouterr().err.partition("Error:")[2]
+    assert words.casefold() in message.casefold()
+    assert len(message) < 500
+    assert "Traceback" not in message
+    assert not out.exists()
+
+
 def test_rows_that_training_kept_aside_are_left_out(
     checkpoint: Path, train: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
