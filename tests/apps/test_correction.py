@@ -29,9 +29,7 @@ def pairs(count: int, marked: Sequence[bool], seed: int) -> Data:
     said = torch.randint(2, (count,), generator=draw)
     mark = torch.tensor(marked)
     said[mark] = 1
-    x = torch.stack(
-        [torch.ones(count), 2.0 * said - 1, mark.float(), 0.3 * torch.randn(count, generator=draw)], dim=1
-    )
+    x = torch.stack([torch.ones(count), 2.0 * said - 1, mark.float(), 0.3 * torch.randn(count, generator=draw)], dim=1)
     return x.double(), torch.where(mark, 0, said)
 
 
