@@ -103,8 +103,8 @@ def correction_note(chapter: Chapter) -> str:
     """Tell what the table must be read with."""
     right = {one["effect"]: one["failing"] for one in chapter["methods"]}
     words = (
-        "The demo knows which labels it planted, and plays the one who reads. Steps are kept only if a guard set of the "
-        "other slices loses next to nothing; no test pair chooses anything."
+        "The demo knows which labels it planted, and plays the one who reads. Steps are kept only if a guard set of "
+        "the other slices loses next to nothing; no test pair chooses anything."
     )
     if right["anchors"] >= right["retrain"]:
         words += (
