@@ -66,6 +66,7 @@ def demo(
         print_json(story)
     else:
         OUT.print(_table(telling.correction_table(story["correction"])))
+        OUT.print(Text(telling.correction_note(story["correction"])))
         OUT.print(Text(f"\nLook at {page}", style="bold"))
         OUT.print(Text("and go on from here:"))
         for line in telling.commands(story):
