@@ -1,7 +1,9 @@
 """Where the command line writes: results to stdout, everything else to stderr; and the bar that shows progress."""
 
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -29,7 +31,12 @@ class Bars:
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._bars = Progress(
+        self._quiet = quiet
+        self._bars = self._new()
+        self._tasks: dict[str, TaskID] = {}
+
+    def _new(self) -> Progress:
+        return Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
             TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
@@ -37,9 +44,8 @@ class Bars:
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=ERR,
             transient=False,
-            disable=quiet or not ERR.is_terminal,
+            disable=self._quiet or not ERR.is_terminal,
         )
-        self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> "Bars":
         self._bars.start()
@@ -49,6 +55,19 @@ class Bars:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bars.stop()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """End the bars on display while something else is written; what comes after gets new ones.
+
+        While bars are drawn, rich takes over stdout too, and a result would go where the bars go.
+        """
+        self._bars.stop()
+        try:
+            yield
+        finally:
+            self._bars, self._tasks = self._new(), {}
+            self._bars.start()
 
     def __call__(self, stage: str, done: int, total: int, /) -> None:
         """Hear that `done` of `total` of a stage is finished."""

@@ -58,7 +58,7 @@ def demo(
             Setting(base=model, seed=seed),
             out,
             progress=bars,
-            on_chapter=lambda name, chapter: None if as_json else _show(name, chapter),
+            on_chapter=lambda name, chapter: None if as_json else _show(name, chapter, bars),
         )
     write_story(story, out)
     page = (out / REPORT).resolve()
@@ -66,6 +66,7 @@ def demo(
         print_json(story)
     else:
         OUT.print(_table(telling.correction_table(story["correction"])))
+        OUT.print(Text(telling.correction_note(story["correction"])))
         OUT.print(Text(f"\nLook at {page}", style="bold"))
         OUT.print(Text("and go on from here:"))
         for line in telling.commands(story):
@@ -98,8 +99,13 @@ def _is_demo(out: Path) -> bool:
     return (out / "data" / "anchors.csv").is_file()  # the first thing that it writes
 
 
-def _show(name: str, chapter: dict[str, Any]) -> None:
+def _show(name: str, chapter: dict[str, Any], bars: Bars) -> None:
     """Tell one chapter, when it is finished."""
+    with bars.paused():
+        _tell(name, chapter)
+
+
+def _tell(name: str, chapter: dict[str, Any]) -> None:
     OUT.print(Text(f"\n{TITLES[name]}", style="bold"))
     if name == "data":
         OUT.print(Text(telling.data(chapter)))

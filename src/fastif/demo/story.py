@@ -66,7 +66,7 @@ class Setting:
     seed: int = 0
     size: Size = field(default_factory=Size)
     recipe: Recipe = field(default_factory=lambda: Recipe(epochs=2, learning_rate=3e-4))
-    steps: Steps = field(default_factory=lambda: Steps(weight=0.2, tolerance=0.005))
+    steps: Steps = field(default_factory=lambda: Steps(weight=0.2))
     curvature_examples: int = 192
 
 
@@ -266,6 +266,7 @@ class _Chapters:
             "counterexamples": sum(pair.slice == SHORTCUT_FAILS for pair in chosen),
             "passed_over": len(one.passed_over),
             "steps_kept": one.steps,
+            "history": [[look.steps, look.anchor_loss, look.guard_accuracy] for look in one.history],
         }
 
     def _save(self, one: Corrected) -> None:

@@ -14,10 +14,10 @@ LEAD = (
     "trap and some wrong labels, both planted. Influence functions find out what went wrong, and what puts it right."
 )
 EFFECTS = {
-    "retrain": "helpful by influence (retrain)",
-    "finetune-step": "helpful by gradient (finetune-step)",
-    "random": "random training examples",
-    "anchors": "the anchors themselves",
+    "retrain": "helpful (retrain)",
+    "finetune-step": "helpful (finetune-step)",
+    "random": "random examples",
+    "anchors": "the anchors",
 }
 
 
@@ -100,11 +100,14 @@ def correction(story: Chapter) -> str:
 
 
 def correction_note(chapter: Chapter) -> str:
-    """Tell what the table must be read with."""
+    """Tell what the table must be read with: retrain asks with curvature, finetune-step by the gradient alone."""
+    unchanged = [EFFECTS[one["effect"]] for one in chapter["methods"] if not one["steps_kept"]]
     right = {one["effect"]: one["failing"] for one in chapter["methods"]}
     words = (
+        "Retrain ranks training examples by influence with curvature, finetune-step by the gradient dot product alone. "
         "The demo knows which labels it planted, and plays the one who reads. Steps are kept only if a guard set of "
         "the other slices loses next to nothing; no test pair chooses anything."
+        + (f" No step was kept for: {', '.join(unchanged)}." if unchanged else "")
     )
     if right["anchors"] >= right["retrain"]:
         words += (
@@ -126,7 +129,7 @@ def audit_table(chapter: Chapter) -> Rows:
 def correction_table(chapter: Chapter) -> Rows:
     """Return accuracy before and after each way to correct."""
     rows = [["steps on", "shortcut fails", "other slices", "like training", "steps kept"]]
-    rows += [["nothing (before)", *_shares(chapter["before"]), ""]]
+    rows += [["nothing, before", *_shares(chapter["before"]), ""]]
     rows += [[EFFECTS[one["effect"]], *_shares(one), str(one["steps_kept"])] for one in chapter["methods"]]
     return rows
 
