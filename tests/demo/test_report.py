@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fastif.apps.audit import RANKINGS
 from fastif.demo.report import render, write_report
 from fastif.demo.words import SLICES
 
@@ -54,8 +55,8 @@ def story() -> dict[str, Any]:
         "audit": {
             "looked_at": 10,
             "chance": 0.1,
-            "rankings": [{"by": "self-influence", **ranking}, {"by": "plain loss", **ranking}],
-            "suspects": [{**pair, "wrong_label": False, "self_influence": 2.0}],
+            "rankings": [{"by": by, **ranking} for by in RANKINGS],
+            "suspects": [{**pair, "wrong_label": False, "loss_without": 2.0}],
             "how": HOSTILE,
         },
         "correction": {"anchors": 6, "steps": 30, "before": measured, "methods": methods, "chosen": [member]},

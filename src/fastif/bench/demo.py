@@ -48,8 +48,8 @@ def numbers(story: dict[str, Any]) -> dict[str, float]:
         "rest after": by_effect["retrain"]["rest"],
         "original before": before["original"],
         "original after": by_effect["retrain"]["original"],
-        "audit": audit["self-influence"],
-        "plain loss": audit["plain loss"],
+        "audit": audit["left-out"],
+        "plain loss": audit["loss"],
         "chance": story["audit"]["chance"],
     }
 

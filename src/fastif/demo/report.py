@@ -14,7 +14,7 @@ from fastif.demo import telling
 from fastif.files import replacing
 
 Chapter = dict[str, Any]
-LINES = {"self-influence": "influence", "plain loss": "loss"}
+LINES = {"left-out": "influence", "loss": "loss"}  # drawn, with the class of the line
 
 
 def write_report(story: Chapter, file: Path) -> None:
@@ -78,7 +78,7 @@ def _pairs(pairs: Iterable[Chapter], counts: dict[str, int] | None = None) -> st
         tags = [f"label {pair['label']}"]
         tags += [f"{counts[pair['slice']]:,} pairs: {pair['slice']}"] if counts else []
         tags += [f"influence {pair['score']:+.3g}"] if "score" in pair else []
-        tags += [f"self-influence {pair['self_influence']:.3g}"] if "self_influence" in pair else []
+        tags += [f"loss if left out {pair['loss_without']:.2f}"] if "loss_without" in pair else []
         wrong = "wrong label, planted" if pair.get("wrong_label") else ""
         items.append(f'<li class="pair">{_sentences(pair)}{_tags(tags, wrong)}</li>')
     return "".join(items) or '<li class="pair">none</li>'
@@ -136,15 +136,15 @@ def _curve(audit: Chapter) -> str:
         style = "grid" if share else "axis"
         parts.append(f'<line class="{style}" x1="{left}" x2="{right}" y1="{height}" y2="{height}"/>')
         parts.append(f'<text x="{left - 5}" y="{height + 4}" text-anchor="end">{share:.0%}</text>')
-    for ranking in audit["rankings"]:
+    for ranking in (one for one in audit["rankings"] if one["by"] in LINES):
         points = " ".join(point(count, share) for count, share in ranking["curve"])
         parts.append(f'<polyline class="{LINES[ranking["by"]]}" points="{points}"/>')
     parts.append(f'<polyline class="chance" points="{point(0, audit["chance"])} {point(most, audit["chance"])}"/>')
     parts.append(f'<text x="{right}" y="{bottom + 16}" text-anchor="end">{most} suspects</text>')
     place = left
-    for name, style in (*LINES.items(), ("chance", "chance")):
+    for name, style in (*((telling.RANKED_BY[by], style) for by, style in LINES.items()), ("chance", "chance")):
         parts.append(f'<line class="{style}" x1="{place}" x2="{place + 20}" y1="10" y2="10"/>')
         parts.append(f'<text x="{place + 25}" y="14">{name}</text>')
         place += 120
-    label = "Precision by self-influence, plain loss and chance"
+    label = "Precision by the loss if left out, by plain loss and by chance"
     return f'<svg class="curve" viewBox="0 0 360 190" role="img" aria-label="{label}">{"".join(parts)}</svg>'

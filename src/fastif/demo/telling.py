@@ -19,6 +19,7 @@ EFFECTS = {
     "random": "random examples",
     "anchors": "the anchors",
 }
+RANKED_BY = {"left-out": "loss if left out", "self-influence": "self-influence", "loss": "plain loss"}
 
 
 def corrected(story: Chapter) -> Chapter:
@@ -74,11 +75,11 @@ def mistake(chapter: Chapter) -> str:
 def audit(chapter: Chapter) -> str:
     """Tell how many planted labels were found, and what is easier."""
     by = {ranking["by"]: ranking["found"] for ranking in chapter["rankings"]}
-    lead = by["self-influence"] - by["plain loss"]
+    lead = by["left-out"] - by["loss"]
     verdict = "as many as" if not lead else f"{abs(lead)} {'more' if lead > 0 else 'fewer'} than"
     return (
-        "Self-influence says how far an example bends the model towards its own label; a label that contradicts its "
-        f"neighbours bends it far. Of the {chapter['looked_at']} highest, {by['self-influence']} have a planted wrong "
+        "What would the model say of each example had it not been trained on it? Where it would call the label wrong, "
+        f"a person should look. Of the {chapter['looked_at']} first suspects, {by['left-out']} have a planted wrong "
         f"label; by chance it would be {_by_chance(chapter)}. That is {verdict} the plain loss finds, which comes for "
         "free, and cannot say whom a label harms."
     )
@@ -122,7 +123,9 @@ def audit_table(chapter: Chapter) -> Rows:
     rows = [["ranked by", f"wrong in top {chapter['looked_at']}", "precision", "times chance", "AUC"]]
     for one in chapter["rankings"]:
         times = one["precision"] / chapter["chance"]
-        rows.append([one["by"], str(one["found"]), f"{one['precision']:.1%}", f"{times:.1f}", f"{one['auc']:.3f}"])
+        rows.append(
+            [RANKED_BY[one["by"]], str(one["found"]), f"{one['precision']:.1%}", f"{times:.1f}", f"{one['auc']:.3f}"]
+        )
     return [*rows, ["chance", _by_chance(chapter), f"{chapter['chance']:.1%}", "1.0", "0.500"]]
 
 
