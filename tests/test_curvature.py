@@ -8,19 +8,22 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 import fastif
-from fastif import vectors
+from fastif import jacobian, vectors
 from fastif.curvature import CurvatureOperator
 from fastif.derivatives import (
     directional_derivatives,
     gauss_newton_product,
     gradients,
+    grouped_product,
     hessian_product,
     vectors_at_once,
 )
 from fastif.errors import ConfigurationError, ModelError
-from fastif.jacobian import BYTES
+from fastif.factored import can_be_factored
 from tests import oracles, problems
 from tests.problems import CASE_NAMES, CURVATURES, as_block, case, matrix, model_of, operator_of, relative_error
+
+NOT_FACTORED = ("lstm",)
 
 
 @pytest.mark.parametrize("width", [1, 3, 40])
@@ -31,7 +34,7 @@ def test_products_equal_the_dense_matrix(name: str, curvature: str, width: int) 
     rows = torch.randn(width, operator.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     block, expected = as_block(rows, operator), rows @ matrix(name, curvature)
     assert relative_error(vectors.flatten(operator(block)), expected) < 1e-9
-    if operator.rows_are_cheaper(width):
+    if operator.way(width) != "vectors":
         assert relative_error(one_by_one(operator, block), expected) < 1e-9
 
 
@@ -43,21 +46,39 @@ def one_by_one(operator: CurvatureOperator, block: vectors.Block) -> Tensor:
 
 
 def test_rows_are_chosen_for_many_vectors_few_outputs_and_many_positions() -> None:
-    def chosen(name: str) -> list[bool]:
+    def chosen(name: str) -> list[str]:
         operator = operator_of(name)
-        return [operator.rows_are_cheaper(width) for width in (1, 2, 40)]
+        return [operator.way(width) for width in (1, 2, 40)]
 
-    assert chosen("transformer") == [False, False, True]  # two classes bend in one direction; five positions
-    assert chosen("cnn_batchnorm") == [False, False, True]
-    assert chosen("multi_label") == [False, False, False]  # four outputs bend in four directions, one position each
-    assert chosen("lstm") == [False, False, False]  # cannot be captured
-    assert not operator_of("transformer", "hessian").rows_are_cheaper(40)
+    assert chosen("transformer")[2] == "rows"  # two classes bend in one direction; five positions
+    assert chosen("cnn_batchnorm")[2] == "rows"
+    assert "rows" not in chosen("multi_label")  # four outputs bend in four directions, one position each
+    assert chosen("lstm") == ["vectors"] * 3  # cannot be captured
+    assert operator_of("transformer", "hessian").way(40) == "vectors"
+
+
+@pytest.mark.parametrize("name", CASE_NAMES)
+def test_products_from_factors_equal_the_dense_matrix(name: str) -> None:
+    operator = operator_of(name)
+    plan = operator.jacobian.route.plan
+    if plan is None or not can_be_factored(plan):
+        assert name in NOT_FACTORED
+        return
+    rows = torch.randn(6, operator.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    block = as_block(rows, operator)
+    seen = operator._mean(operator._factored, block)
+    assert relative_error(vectors.flatten(seen), rows @ matrix(name, "gauss-newton")) < 1e-9
+    batch = operator.batch(torch.arange(6))
+    for groups in (2, 3, 6):
+        grouped = operator.grouped(batch, block, groups)
+        expected = grouped_product("gauss-newton", operator.model, batch, block, groups)
+        assert relative_error(vectors.flatten(grouped), vectors.flatten(expected)) < 1e-9
 
 
 def test_rows_that_do_not_fit_are_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = operator_of("transformer")
-    monkeypatch.setitem(BYTES, "cpu", 3 * 8 * operator.size)
-    assert not operator.rows_are_cheaper(40)
+    monkeypatch.setattr(jacobian, "BYTES", 3 * 8 * operator.size)
+    assert operator.way(40) != "rows"
 
 
 @pytest.mark.parametrize("curvature", CURVATURES)

@@ -75,7 +75,7 @@ def test_a_small_budget_cuts_the_batch(captured: bool, monkeypatch: pytest.Monke
     found, batch = jacobian_of("conv1d", captured=captured)
     block = vectors.random(found.model.parameters, 3, seed=0)
     expected = product_by_rows(found, batch, block)
-    monkeypatch.setitem(jacobian.BYTES, "cpu", 5 * 8 * vectors.size(found.model.parameters))
+    monkeypatch.setattr(jacobian, "BYTES", 5 * 8 * vectors.size(found.model.parameters))
     assert max(len(signs) for _, signs in found.signed_rows(batch)) == 5
     seen = product_by_rows(found, batch, block)
     assert relative_error(vectors.flatten(seen), vectors.flatten(expected)) < 1e-12
@@ -235,6 +235,6 @@ def test_float32_rows_have_the_accuracy_of_float32() -> None:
     operator = CurvatureOperator(model, fastif.Examples(it.train), batch_size=13)
     block = vectors.random(model.parameters, 40, seed=0)
     seen = vectors.flatten(operator(block))
-    assert operator.rows_are_cheaper(40)
+    assert operator.way(40) == "rows"
     expected = vectors.flatten(block).double() @ matrix("cnn_batchnorm", "gauss-newton")
     assert relative_error(seen.double(), expected) < 1e-5

@@ -39,6 +39,7 @@ class Counting(TextClassifier):
 
 def classifier(dtype: torch.dtype = torch.float64, **options: Any) -> Counting:
     model = Counting(tiny.module_of("bert", dtype=dtype), tiny.tokenizer_of("bert"), **options)
+    model.check(model.place(examples(model).batch([0, 1])))  # looks once at what the head reads
     model.encoded = 0
     return model
 

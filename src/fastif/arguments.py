@@ -1,6 +1,6 @@
 """What is wrong with the arguments of an explainer, before anything is computed."""
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ from fastif.errors import ConfigurationError
 from fastif.solvers import check_damping
 
 
-def check_arguments(model: Any, solver: Any, damping: Any, batch_size: Any) -> None:
+def check_arguments(model: Any, solver: Any, damping: Any) -> None:
     """Raise for an argument that cannot work, whatever the model and the data."""
     if isinstance(model, torch.nn.Module):
         raise ConfigurationError(
@@ -22,5 +22,3 @@ def check_arguments(model: Any, solver: Any, damping: Any, batch_size: Any) -> N
         if isinstance(damping, bool) or not isinstance(damping, Real):
             raise ConfigurationError(f'damping must be a number or "auto", not {damping!r}.')
         check_damping(float(damping))
-    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
-        raise ConfigurationError(f"batch_size must be a whole number of at least 1, not {batch_size!r}.")

@@ -15,9 +15,12 @@ from torch import Tensor
 
 from fastif import vectors
 from fastif.batch import Batch
+from fastif.capture import CaptureError
 from fastif.data import Examples
-from fastif.derivatives import gauss_newton_product, hessian_product
+from fastif.derivatives import gauss_newton_product, grouped_product, hessian_product
 from fastif.errors import ConfigurationError, ModelError
+from fastif.factored import can_be_factored, factored_product
+from fastif.fitting import fitting
 from fastif.jacobian import CHECKED_EXAMPLES, Jacobian, product_by_rows
 from fastif.keeping import Keep, nothing_kept
 from fastif.model import Model
@@ -25,13 +28,17 @@ from fastif.progress import Progress, silent
 from fastif.vectors import Block
 
 Kind = Literal["gauss-newton", "hessian"]
+Way = Literal["vectors", "factors", "rows"]
 KINDS = ("gauss-newton", "hessian")
 SYMMETRY_EXAMPLES = 32
 RESIDENT_BYTES = 2**28  # data below this size stays on the model's device between passes
-# Counted in forward passes. A vector takes a forward-mode derivative and a pull-back. A Jacobian row takes a backward
-# pass and its gradient's making; that is written to memory, and multiplied twice with every vector, once for an example
-# and not at each of its T positions. Fitted to where the two ways cross in `python -m fastif.bench.products`.
+# Counted in forward passes. A vector takes a forward-mode derivative and a pull-back. From the factors of R rows it
+# takes two products for each, and all vectors together a forward and R backward passes. A formed Jacobian row takes a
+# backward pass and its gradient's making; that is written to memory, and multiplied twice with every vector, once for an
+# example and not at each of its T positions. Fitted to where the ways cross in `python -m fastif.bench.products`.
 VECTOR_COST, ROW_COST, ROW_WRITING_COST, ROW_PRODUCT_COST = 4.0, 2.0, 48.0, 1.5
+FACTOR_COST = {"cpu": 0.6, "cuda": 0.3}  # of a pass without forward mode
+ROW_TIMES = {"cpu": 1.0, "cuda": 1.6}  # what rows take more where memory is what takes time
 EXAMPLES_AT_ONCE = 4  # with fewer in the budget of rows, passes are too small
 
 
@@ -127,21 +134,62 @@ class CurvatureOperator:
         few = torch.arange(min(CHECKED_EXAMPLES, self.examples), device="cpu")
         return Jacobian(self.model, self.batch(few))
 
-    def rows_are_cheaper(self, width: int) -> bool:
-        """Whether Jacobian rows give a product with this many vectors sooner than one derivative for each does."""
-        by_vectors = VECTOR_COST * width
-        if self.kind != "gauss-newton" or by_vectors <= ROW_COST * self.rows_per_example:
-            return False  # whatever a plan would say, which takes some passes to make
-        if self.jacobian.examples_at_once < EXAMPLES_AT_ONCE or self.jacobian.route.plan is None:
-            return False
-        for_each_row = ROW_COST + (ROW_WRITING_COST + ROW_PRODUCT_COST * width) / self.jacobian.positions
-        return self.rows_per_example * for_each_row < by_vectors
+    def costs(self, width: int) -> dict[Way, float]:
+        """Return what a product with this many vectors costs in each of the ways that there are."""
+        found: dict[Way, float] = {"vectors": VECTOR_COST * width}
+        rows = self.rows_per_example
+        device = "cpu" if self._device.type == "cpu" else "cuda"
+        by_factors = FACTOR_COST[device] * (1 + rows + 2 * rows * width)
+        if self.kind != "gauss-newton" or found["vectors"] <= min(by_factors, ROW_COST * rows):
+            return found  # whatever a plan would say, which takes some passes to make
+        plan = self.jacobian.route.plan
+        if plan is None:
+            return found
+        if can_be_factored(plan):
+            found["factors"] = by_factors
+        if self.jacobian.examples_at_once >= EXAMPLES_AT_ONCE:
+            for_each_row = ROW_COST + (ROW_WRITING_COST + ROW_PRODUCT_COST * width) / self.jacobian.positions
+            found["rows"] = ROW_TIMES[device] * rows * for_each_row
+        return found
+
+    def way(self, width: int) -> Way:
+        """Return how a product with this many vectors is made: the cheapest."""
+        costs = self.costs(width)
+        return min(costs, key=lambda way: costs[way])
 
     def __call__(self, block: Block, damping: float = 0.0) -> Block:
         """Return (H + weight_decay I + damping I) v for every vector v of the block."""
-        if self.rows_are_cheaper(vectors.width(block)):
-            return self._mean(partial(product_by_rows, self.jacobian), block, damping)
-        return self._mean(self._general, block, damping)
+        ways: dict[Way, Callable[[Batch, Block], Block]] = {
+            "vectors": self._general,
+            "factors": self._factored,
+            "rows": partial(product_by_rows, self.jacobian),
+        }
+        return self._mean(ways[self.way(vectors.width(block))], block, damping)
+
+    def grouped(self, batch: Batch, block: Block, groups: int) -> Block:
+        """Return the sums over the examples of each part of a placed batch, times the vectors of each part of a block.
+
+        Both are cut into `groups` equal parts, one after another.
+        """
+        plan = self.jacobian.route.plan if self.kind == "gauss-newton" else None
+        if plan is not None and can_be_factored(plan):
+            try:
+                return factored_product(self.model, batch, block, plan, groups=groups)
+            except CaptureError:  # layers that depend on the data
+                pass
+        return grouped_product(self.kind, self.model, batch, block, groups)
+
+    def _factored(self, batch: Batch, block: Block) -> Block:
+        plan = self.jacobian.route.plan
+        assert plan is not None
+        try:
+            return factored_product(self.model, batch, block, plan)
+        except CaptureError:
+            return self._general(batch, block)
+
+    @property
+    def _device(self) -> torch.device:
+        return next(iter(self.model.parameters.values())).device
 
     def _general(self, batch: Batch, block: Block) -> Block:
         product = gauss_newton_product if self.kind == "gauss-newton" else hessian_product
@@ -150,7 +198,8 @@ class CurvatureOperator:
     def _mean(self, product: Callable[[Batch, Block], Block], block: Block, damping: float = 0.0) -> Block:
         total = vectors.scale(block, (self.weight_decay + damping) * self.examples)
         for batch in self.batches():
-            total = vectors.add(total, product(batch, block))
+            for part in fitting(lambda some: product(some, block), batch):
+                total = vectors.add(total, part)
         return vectors.scale(total, 1 / self.examples)
 
     def batch(self, positions: Tensor) -> Batch:

@@ -18,6 +18,9 @@ from torch.utils.data import IterableDataset, TensorDataset, default_collate
 from fastif.batch import Batch, make_batch
 from fastif.errors import DataError, EmptyDataError, ShapeError
 
+ALIGNED = 8  # larger batches of examples of unequal lengths have a multiple of this, as fast kernels want it
+MOST_TIMES = 4  # a batch of the shortest examples has at most so many times batch_size of them
+
 
 class MapDataset(Protocol):
     """What a map-style data set must offer."""
@@ -117,9 +120,31 @@ class Examples:
             ) from error
 
     def batches(self, batch_size: int, ids: Tensor | None = None) -> Iterator[Batch]:
-        """Yield all examples, or those with the given numbers, in order."""
-        for chunk in (self.everyone() if ids is None else ids).split(batch_size):
+        """Yield all examples, or those with the given numbers, in order.
+
+        Of examples of unequal lengths, a batch has as many padded positions as `batch_size` of a mean length have:
+        fewer long ones, and more short ones.
+        """
+        for chunk in self._cut(batch_size, self.everyone() if ids is None else ids):
             yield self.batch(chunk)
+
+    def _cut(self, batch_size: int, ids: Tensor) -> Iterator[Tensor]:
+        if self.lengths is None:
+            yield from ids.split(batch_size)
+            return
+        most = batch_size * float(self.lengths.double().mean())
+        start = 0
+        while start < len(ids):
+            longest = self.lengths[ids[start : start + MOST_TIMES * batch_size]].cummax(0).values
+            positions = longest * torch.arange(1, len(longest) + 1)
+            count = max(1, int((positions <= most).sum()))
+            count = count // ALIGNED * ALIGNED or count
+            yield ids[start : start + count]
+            start += count
+
+    def on(self, device: torch.device) -> Examples:
+        """Return these examples with what batches are cut from on a device, where they can be held there."""
+        return self
 
     def by_length(self, ids: Tensor) -> Tensor:
         """Return positions in `ids`, those of the longest examples first, so that batches need little padding."""

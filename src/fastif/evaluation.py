@@ -7,12 +7,27 @@ losses.
 
 import contextlib
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fastif.embedding import PlainEmbedding, needs_replacement
+
+# not cuDNN's, which compiles itself anew for every length
+ONCE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+_ONCE: ContextVar[bool] = ContextVar("fastif_differentiated_once", default=False)
+
+
+@contextlib.contextmanager
+def differentiated_once() -> Iterator[None]:
+    """Within this context, what a module gives is differentiated at most once, and backwards: any kernel will do."""
+    token = _ONCE.set(True)
+    try:
+        yield
+    finally:
+        _ONCE.reset(token)
 
 
 class Evaluation:
@@ -27,10 +42,12 @@ class Evaluation:
     def on(self, device: torch.device) -> Iterator[None]:
         """Set everything up for a call with tensors on this device, and put it back."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(torch.random.fork_rng(devices=[device] if device.type == "cuda" else []))
+            # while a CUDA graph is recorded, the state of its generator cannot be read; nothing draws in eval mode
+            keeps_state = device.type == "cuda" and not torch.cuda.is_current_stream_capturing()
+            stack.enter_context(torch.random.fork_rng(devices=[device] if keeps_state else []))
             stack.enter_context(torch.autocast(device.type, enabled=False))
             # the fused kernels of attention and of recurrent layers have no forward mode and no second derivative
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            stack.enter_context(sdpa_kernel(ONCE if _ONCE.get() else SDPBackend.MATH))
             stack.enter_context(_without_fused_attention_layer())
             if self._has_recurrent_layer:
                 stack.enter_context(_without_fused_recurrence())

@@ -5,8 +5,7 @@ unless said otherwise) and H the mean curvature over `hessian_data`: gradients o
 of the training data.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property, partial
 from numbers import Integral
 from typing import Any, Literal
@@ -27,9 +26,11 @@ from fastif.left_out import LeaveOneOut, LeftOut, few_of, left_out
 from fastif.losses import PerExample, measure_name, resolve_measure
 from fastif.model import TorchModel
 from fastif.pieces import Pieces
+from fastif.precision import Precision
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress, offset, resolve
 from fastif.queries import Queries
+from fastif.resources import Resources
 from fastif.scores import Scores
 from fastif.scoring import choose, scan
 from fastif.self_influence import self_influence
@@ -40,9 +41,6 @@ from fastif.solvers.lanczos import PreparedLanczos
 from fastif.vectors import Block
 from fastif.version import __version__
 
-BLOCK_BYTES = 2**30  # what the vectors of one block solve may take
-VECTORS_IN_A_SOLVE = 8  # that a solver holds for each query: solution, residual, direction, their images
-MOST_QUERIES_AT_ONCE = 512
 DEFAULT_CACHE = PrefixCache()
 
 
@@ -59,10 +57,13 @@ class Explainer:
         hessian_data: the data that H is the mean over: what the model was trained on, where `train` is something else.
         measure: what of the query is explained: its "loss", its "margin", or a function (outputs, targets) -> (batch,).
         weight_decay: c of an objective with c/2 ||theta||^2.
-        batch_size: examples that go through the model together; it changes speed and memory, not scores.
+        batch_size: examples (of a mean length) that go through the model together; None finds it. It changes speed and
+            memory, not scores.
         progress: show how far long work is; None shows it on a terminal.
         prefix_cache: where to keep what the model computes below the first trainable layer; None computes it each time.
         keep: where pieces of the work are kept, so that a run which was killed can go on: `RunStore.piece`.
+        precision: of matrix products: "auto" is tf32 on a GPU; "float32", "float16" and "bfloat16" are the others.
+        memory_budget: bytes that may be taken on the model's device; None for all that is free.
 
     >>> import torch, fastif
     >>> x, y = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([1.0, 2.0, 2.7])
@@ -86,15 +87,17 @@ class Explainer:
         hessian_data: Any = None,
         measure: str | PerExample = "loss",
         weight_decay: float = 0.0,
-        batch_size: int = 256,
+        batch_size: int | None = None,
         progress: bool | Progress | None = None,
         prefix_cache: PrefixCache | None = DEFAULT_CACHE,
         keep: Keep = nothing_kept,
+        precision: Precision = "auto",
+        memory_budget: int | None = None,
     ) -> None:
-        check_arguments(model, solver, damping, batch_size)
+        check_arguments(model, solver, damping)
         self.model = model
         self.train = model.read(train, "train")
-        self.batch_size = batch_size
+        self._resources = Resources(model, precision, memory_budget, batch_size)
         self._solver = solver
         self._wanted_damping = damping
         self._nearest = candidates if isinstance(candidates, Nearest) else None
@@ -103,9 +106,10 @@ class Explainer:
         self._measure_name = measure_name(measure)
         self._progress = resolve(progress)
         hessian = self.train if hessian_data is None else model.read(hessian_data, "hessian_data")
-        with self._differentiating():
+        with self._resources.working():
             for data in {id(each): each for each in (self.train, hessian)}.values():
                 model.check(model.place(data.batch(range(min(len(data), 8)))))
+        self.batch_size = self._resources.batch_size(self.train)
         self._versions = _versions(model)
         self._prefix_cache, self._pieces = prefix_cache, Pieces(keep)
         self._seen = self._with_prefix(self.train)
@@ -114,7 +118,7 @@ class Explainer:
             self._seen if hessian is self.train else self._with_prefix(hessian),
             kind=curvature,
             weight_decay=weight_decay,
-            batch_size=batch_size,
+            batch_size=self.batch_size,
             progress=self._progress,
             keep=keep,
         )
@@ -155,13 +159,13 @@ class Explainer:
         eigenvectors (`fastif.Lanczos` sets how many), which costs one pass for all examples, and overstates.
         """
         self._check_weights()
-        with self._differentiating():
+        with self._resources.working():
             values, errors = self_influence(
                 self.model,
                 self._seen,
                 self._eigensystem,
                 self.damping.value or 0.0,
-                batch_size=min(self._block_size, self.batch_size),
+                batch_size=min(self._resources.vectors_at_once, self.batch_size),
                 progress=self._progress,
             )
         _check_finite(values, "self-influence")
@@ -174,7 +178,7 @@ class Explainer:
         takes. `summarise` makes of a few examples what is to be kept of each, tensors by name.
         """
         self._check_weights()
-        with self._differentiating():
+        with self._resources.working():
             system, damping = self._eigensystem, self.damping.value or 0.0
             few, share = few_of(self.model, self._seen), 1 / self._operator.examples
             leave = LeaveOneOut(self.model, system, damping=damping, share=share, few=few)
@@ -206,7 +210,7 @@ class Explainer:
 
         Nearness is no influence: this is what influence is to be compared with.
         """
-        with self._differentiating():
+        with self._resources.working():
             placed = self._queries(queries).placed()
             neighbours = Nearest(k, by="features").prepare(
                 self.model, self._seen, batch_size=self.batch_size, progress=self._progress
@@ -261,13 +265,15 @@ class Explainer:
             "weight_decay": self._operator.weight_decay,
             "measure": self._measure_name,
             "batch_size": self.batch_size,
+            "precision": self._resources.precision,
+            "memory_budget": self._resources.memory_budget,
             "train_examples": len(self.train),
         }
 
     @cached_property
     def _prepared(self) -> tuple[PreparedSolver, Damping]:
         """The solver after it has seen H, and the damping, which may depend on H: made when first needed."""
-        with self._differentiating():
+        with self._resources.working():
             solver = Auto() if self._solver == "auto" else self._solver
             if not isinstance(solver, Identity):
                 self._operator.check_symmetry()
@@ -289,8 +295,8 @@ class Explainer:
         if isinstance(solver, PreparedLanczos):
             return solver.system
         used = getattr(solver, "operator", self._operator)  # perhaps over fewer examples
-        with self._differentiating():
-            return Lanczos(rank=max(8, min(64, self._block_size // 2))).prepare(used).system
+        with self._resources.working():
+            return Lanczos(rank=max(8, min(64, self._resources.vectors_at_once // 2))).prepare(used).system
 
     def _check_weights(self) -> None:
         """Raise if the model was trained on since this explainer was made: what is prepared would not fit it."""
@@ -302,7 +308,9 @@ class Explainer:
 
     def _queries(self, queries: Any) -> Queries:
         examples = self.model.read(queries, "queries")
-        return Queries(self.model, examples, (self._measure, self._measure_name), self.train, self._block_size)
+        return Queries(
+            self.model, examples, (self._measure, self._measure_name), self.train, self._resources.vectors_at_once
+        )
 
     def _scored(self, queries: Queries, reduce: Literal["mean"] | None) -> tuple[Scores, list[Solution]]:
         self._check_weights()
@@ -310,7 +318,7 @@ class Explainer:
         solutions: list[Solution] = []
         notes: list[str] = []
         done = 0
-        with self._differentiating():
+        with self._resources.working():
             solver, damping = self._prepared
             selection = self._select(queries, reduce)
             for block in queries.gradients(self._operator.jacobian.gradients, mean=reduce == "mean"):
@@ -333,7 +341,7 @@ class Explainer:
         """Return the standard errors of some scores of a query, from the spread of a solver's repeats."""
         if samples is None or not len(ids):
             return [None] * len(ids)
-        with self._differentiating():
+        with self._resources.working():
             repeated = self._scan(samples, ids).double()
         errors: list[float] = (repeated.std(dim=0) / len(repeated) ** 0.5).tolist()
         return errors
@@ -358,9 +366,15 @@ class Explainer:
 
         def make(some: Tensor, before: int) -> Tensors:
             progress = offset(self._progress, before, len(wanted))
-            size = self.batch_size
             values = scan(
-                self.model, self._seen, directions, ids=some, batch_size=size, progress=progress, choice=choice
+                self.model,
+                self._seen,
+                directions,
+                ids=some,
+                batch_size=self.batch_size,
+                progress=progress,
+                choice=choice,
+                half=self._resources.half,
             )
             return {"values": values}
 
@@ -370,20 +384,8 @@ class Explainer:
         """Return the data as seen from above the frozen layers, where the model has such and they are kept."""
         if self._prefix_cache is None:
             return data
-        return self._prefix_cache.view(self.model, data, batch_size=self.batch_size, progress=self._progress)
-
-    @contextlib.contextmanager
-    def _differentiating(self) -> Iterator[None]:
-        """Keep a caller's autocast and inference mode away from derivatives, which they would spoil in silence."""
-        with torch.inference_mode(False), torch.autocast(self.model.device.type, enabled=False):
-            yield
-
-    @property
-    def _block_size(self) -> int:
-        """How many vectors may be solved together."""
-        example = next(iter(self.model.parameters.values()))
-        bytes_each = VECTORS_IN_A_SOLVE * self._operator.size * example.element_size()
-        return max(1, min(MOST_QUERIES_AT_ONCE, BLOCK_BYTES // bytes_each))
+        model = self._resources.half or self.model
+        return self._prefix_cache.view(model, data, batch_size=self.batch_size, progress=self._progress)
 
 
 def _versions(model: TorchModel) -> list[int]:

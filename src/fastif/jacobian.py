@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fastif import derivatives, vectors
+from fastif import derivatives, memory, vectors
 from fastif.batch import Batch
 from fastif.capture import (
     CaptureError,
@@ -30,10 +30,12 @@ from fastif.capture import (
 from fastif.derivatives import output_hessians, require_finite
 from fastif.losses import PerExample
 from fastif.model import Model
+from fastif.precision import wide_product
 from fastif.vectors import Block
 
 CHECKED_EXAMPLES = 4  # that the plan is made and checked on; fewer than these are not worth a plan
-BYTES = {"cpu": 2**28, "cuda": 2**32}  # what the rows that are held at one time may take
+ALIGNED = 8  # examples at once are a multiple of this, as fast kernels want it
+BYTES, PART = 2**28, 0.15  # what the rows that are held at one time may take: on a CPU, and of a GPU's memory
 
 
 class Jacobian:
@@ -65,8 +67,9 @@ class Jacobian:
     def examples_at_once(self) -> int:
         """How many examples' gradients the budget holds."""
         tensors = self.model.parameters.values()
-        budget = BYTES.get(next(iter(tensors)).device.type, BYTES["cuda"])
-        return max(1, budget // sum(tensor.nbytes for tensor in tensors))
+        budget = memory.share(next(iter(tensors)).device, PART, BYTES)
+        count = max(1, budget // sum(tensor.nbytes for tensor in tensors))
+        return count // ALIGNED * ALIGNED or count
 
     def gradients(self, batch: Batch, measure: PerExample | None = None) -> Block:
         """Return the gradient of each example's loss, or of another measure of it, as a block of len(batch) vectors."""
@@ -155,7 +158,7 @@ def product_by_rows(jacobian: Jacobian, batch: Batch, block: Block) -> Block:
     total = {name: torch.zeros_like(tensor) for name, tensor in columns.items()}
     for rows, signs in jacobian.signed_rows(batch):
         flat = {name: tensor.flatten(1) for name, tensor in rows.items()}
-        change = torch.stack([columns[name] @ flat[name].T for name in flat]).sum(dim=0)
+        change = torch.stack([wide_product(columns[name], flat[name]) for name in flat]).sum(dim=0)
         change *= signs.to(change)
         for name, tensor in flat.items():
             total[name].addmm_(change, tensor)

@@ -4,7 +4,8 @@
 parameters and buffers (`evaluation.py` says how). Nothing here knows of curvature or influence.
 """
 
-from typing import Any, Protocol
+import copy
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from fastif.front import FrozenFront
 from fastif.keeping import content_sha256
 from fastif.losses import NamedLoss, PerExample, resolve_loss
 from fastif.parameters import Choice, split_parameters, unwrap
+from fastif.precision import wide
 
 
 class Model(Protocol):
@@ -109,6 +111,15 @@ class TorchModel:
         kind = type(self._module).__name__
         return f"TorchModel({kind}, loss={self.loss_name}, influence through {chosen:,} of {every:,} parameters)"
 
+    def in_half(self, dtype: torch.dtype) -> Self:
+        """Return the same model with weights in half precision; losses are taken in float32."""
+        other = copy.copy(self)
+        other._parameters = {name: tensor.to(dtype) for name, tensor in self._parameters.items()}
+        other._frozen = {
+            name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in self._frozen.items()
+        }
+        return other
+
     def read(self, data: Any, source: str) -> Examples:
         """Return data in any form that this model understands as examples."""
         return Examples.of(data, source)
@@ -137,7 +148,11 @@ class TorchModel:
     def _called(self, module: nn.Module, parameters: dict[str, Tensor], inputs: Inputs) -> Any:
         """Return what the module, or a part of its sequence, gives for these inputs."""
         # buffers are cloned, so that a module that writes to them in its forward pass writes to nobody's memory
-        buffers = {name: self._cast(buffer).clone() for name, buffer in self._buffers.items()}
+        wanted = wide(self.dtype)  # tables of positions and the like lose too much in half precision
+        buffers = {
+            name: (buffer.to(wanted) if buffer.is_floating_point() else buffer).clone()
+            for name, buffer in self._buffers.items()
+        }
         tensors = {**self._frozen, **buffers, **parameters}
         if module is not self._module:
             tensors = {name: tensor for name, tensor in tensors.items() if name.partition(".")[0] in module._modules}
@@ -163,7 +178,7 @@ class TorchModel:
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each example."""
-        losses = self._loss(outputs, targets)
+        losses = self._loss(outputs.to(wide(outputs.dtype)), targets)
         require_one_each(losses, outputs, "loss")
         return losses
 
@@ -171,13 +186,14 @@ class TorchModel:
         """Return the batch on the model's device, floating point numbers in its dtype, targets in range."""
         targets = batch.targets
         if isinstance(self._loss, NamedLoss):
-            targets = self._loss.prepare_targets(targets, self.dtype)
+            targets = self._loss.prepare_targets(targets, wide(self.dtype))
             if self._classes is None:
                 outputs = self._first_outputs(batch.rows(0, 1).map(self._send))
                 self._classes = outputs.shape[1] if outputs.ndim > 1 else 1
             self._loss.check_targets(targets, self._classes, batch.ids, batch.source)
-        placed = batch.map(self._send)
-        return Batch(placed.inputs, self._send(targets), batch.ids, batch.source)
+        targets = self._moved(targets)
+        targets = targets.to(wide(self.dtype)) if targets.is_floating_point() else targets
+        return Batch(batch.map(self._send).inputs, targets, batch.ids, batch.source)
 
     def check(self, batch: Batch) -> None:
         """Raise unless a placed batch gives finite losses, each from its own example alone."""
@@ -257,11 +273,15 @@ class TorchModel:
                 "classes second."
             ) from error
 
-    def _send(self, tensor: Tensor) -> Tensor:
-        return self._cast(tensor.to(self.device, non_blocking=True))
+    def _moved(self, tensor: Tensor) -> Tensor:
+        if self.device.type != "cuda" or tensor.is_cuda:
+            return tensor.to(self.device)
+        # from pinned memory, as a copy from any other waits for all that the GPU has to do before it
+        return tensor.pin_memory().to(self.device, non_blocking=True)
 
-    def _cast(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+    def _send(self, tensor: Tensor) -> Tensor:
+        sent = self._moved(tensor)
+        return sent.to(self.dtype) if sent.is_floating_point() else sent
 
 
 def require_one_each(values: Tensor, outputs: Tensor, what: str) -> None:

@@ -23,13 +23,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastif import memory
 from fastif.batch import STATES, Batch
 from fastif.data import Examples
 from fastif.errors import ConfigurationError, FastifError, NonFiniteError, StoredFileError
+from fastif.evaluation import differentiated_once
 from fastif.files import replacing
 from fastif.progress import Progress, silent
+from fastif.ragged import Ragged
 
 Storage = Literal["model", "bfloat16"]
+BFLOAT16_ON_DISK = torch.int16  # numpy has no bfloat16, and no states are whole numbers
+OF_GPU = 0.6  # of the memory that is free on a GPU, states may take so much; they stay in main memory otherwise
 
 
 @runtime_checkable
@@ -82,7 +87,8 @@ class PrefixCache:
         if self.directory is not None:
             file = Path(self.directory) / f"{self._key(model, examples)}.npy"
             if file.exists():
-                return States.load(file, examples, self.storage)
+                device = model.place(examples.batch([0])).targets.device
+                return States.load(file, examples, device)
         return _Encoder(self, model, examples, progress).run(batch_size, file)
 
     def _key(self, model: PrefixModel, examples: Examples) -> str:
@@ -95,13 +101,11 @@ class PrefixCache:
 
 
 class States:
-    """Rows of states of all examples, one after another; `lengths` says how many rows each has."""
+    """The states of all examples, each at its true length, wherever they fit."""
 
-    def __init__(self, rows: Tensor, lengths: Tensor | None, dtype: torch.dtype, in_file: bool) -> None:
+    def __init__(self, rows: Tensor, examples: Examples, *, in_file: bool) -> None:
         self._rows = rows
-        self._dtype = dtype
-        self._starts = None if lengths is None else lengths.cumsum(0) - lengths
-        self._lengths = lengths
+        self._ragged = None if examples.lengths is None else Ragged(rows, examples.lengths)
         self.in_file = in_file
 
     @property
@@ -109,9 +113,14 @@ class States:
         """How much they take, in memory or on disk."""
         return self._rows.nbytes
 
+    @property
+    def device(self) -> torch.device:
+        """Where they lie."""
+        return self._rows.device
+
     @classmethod
-    def load(cls, file: Path, examples: Examples, storage: Storage) -> "States":
-        """Map a file of the states of these examples into memory."""
+    def load(cls, file: Path, examples: Examples, device: torch.device) -> "States":
+        """Map a file of the states of these examples into memory, or bring them to a GPU that has room for them."""
         try:
             mapped = np.load(file, mmap_mode="c", allow_pickle=False)  # copy on write: nothing can change the file
         except (ValueError, OSError, EOFError) as error:
@@ -122,20 +131,28 @@ class States:
                 f"the file of hidden states {file} is damaged: it has {len(rows)} rows, not the {_rows_of(examples)} "
                 f"of {examples.source}. Delete it."
             )
-        if storage == "bfloat16":
-            return cls(rows.view(torch.bfloat16), examples.lengths, torch.float32, in_file=True)
-        return cls(rows, examples.lengths, rows.dtype, in_file=True)
+        if rows.dtype == BFLOAT16_ON_DISK:
+            rows = rows.view(torch.bfloat16)
+        return cls(rows.to(_place_for(rows.nbytes, device)), examples, in_file=True)
 
-    def batch(self, ids: Tensor) -> Tensor:
-        """Return the states of some examples, padded with zeros to the longest of them."""
-        if self._lengths is None or self._starts is None:
-            return self._rows[ids].to(self._dtype)
-        lengths, starts = self._lengths[ids], self._starts[ids]
-        positions = torch.arange(int(lengths.max()))
-        kept = positions < lengths[:, None]
-        padded = torch.zeros(*kept.shape, *self._rows.shape[1:], dtype=self._dtype)
-        padded[kept] = self._rows[(starts[:, None] + positions)[kept]].to(self._dtype)
-        return padded
+    def batch(self, ids: Tensor, length: int | None) -> Tensor:
+        """Return the states of some examples as they are stored, padded with zeros to a length."""
+        if self._ragged is None:
+            return self._rows[ids.to(self._rows.device)]
+        return self._ragged.batch(ids, length=length)
+
+    def put(self, ids: Tensor, states: Tensor) -> None:
+        """Write the states of some examples."""
+        if self._ragged is None:
+            self._rows[ids.to(self._rows.device)] = states.to(self._rows)
+        else:
+            self._ragged.put(ids, states)
+
+
+def _place_for(nbytes: int, device: torch.device) -> torch.device:
+    """Return the model's GPU if states of this size leave it room to work, else the CPU."""
+    on_gpu = device.type == "cuda" and nbytes <= OF_GPU * memory.available(device)
+    return device if on_gpu else torch.device("cpu")
 
 
 class _Encoder:
@@ -143,16 +160,18 @@ class _Encoder:
 
     def __init__(self, cache: PrefixCache, model: PrefixModel, examples: Examples, progress: Progress) -> None:
         self._cache, self._model, self._examples, self._progress = cache, model, examples, progress
+        self._device = torch.device("cpu")  # that states come from, known with the first of them
 
     def run(self, batch_size: int, file: Path | None) -> States:
         examples = self._examples
         first = self._encode(examples.batch([0]))
         shape = (_rows_of(examples), *first.shape[1 if examples.lengths is None else 2 :])
         kept = torch.bfloat16 if self._cache.storage == "bfloat16" else first.dtype
-        if file is None and math.prod(shape) * kept.itemsize <= self._cache.memory:
-            rows = torch.empty(shape, dtype=kept)
-            self._fill(rows, batch_size)
-            return States(rows, examples.lengths, first.dtype, in_file=False)
+        place = _place_for(math.prod(shape) * kept.itemsize, first.device)
+        if file is None and (place.type == "cuda" or math.prod(shape) * kept.itemsize <= self._cache.memory):
+            states = States(torch.empty(shape, dtype=kept, device=place), examples, in_file=False)
+            self._fill(states, batch_size)
+            return states
         return self._on_disk(shape, kept, batch_size, file)
 
     def _on_disk(self, shape: tuple[int, ...], kept: torch.dtype, batch_size: int, file: Path | None) -> States:
@@ -167,9 +186,10 @@ class _Encoder:
             with replacing(file) as temporary:
                 mapped = np.lib.format.open_memmap(temporary, mode="w+", dtype=plain, shape=shape)
                 rows = torch.from_numpy(mapped)
-                self._fill(rows.view(torch.bfloat16) if kept == torch.bfloat16 else rows, batch_size)
+                rows = rows.view(torch.bfloat16) if kept == torch.bfloat16 else rows
+                self._fill(States(rows, self._examples, in_file=True), batch_size)
                 mapped.flush()
-            states = States.load(file, self._examples, self._cache.storage)
+            states = States.load(file, self._examples, self._device)
         except FastifError:
             raise
         except OSError as error:
@@ -182,26 +202,20 @@ class _Encoder:
                 file.unlink(missing_ok=True)  # what is mapped stays readable until the process ends
         return states
 
-    def _fill(self, rows: Tensor, batch_size: int) -> None:
-        lengths = self._examples.lengths
-        starts = None if lengths is None else lengths.cumsum(0) - lengths
+    def _fill(self, states: States, batch_size: int) -> None:
         total, done = len(self._examples), 0
-        everyone = self._examples.everyone()
-        for batch in self._examples.batches(batch_size, everyone[self._examples.by_length(everyone)]):
+        examples = self._examples.on(self._device)
+        everyone = examples.everyone()
+        for batch in examples.batches(batch_size, everyone[examples.by_length(everyone)]):
             self._progress("encoding the frozen layers", done, total)
-            states = self._encode(batch)
-            if starts is None or lengths is None:
-                rows[batch.ids] = states.to(rows.dtype)
-            else:
-                positions = torch.arange(states.shape[1])
-                kept = positions < lengths[batch.ids][:, None]
-                rows[(starts[batch.ids][:, None] + positions)[kept]] = states[kept].to(rows.dtype)
+            states.put(batch.ids, self._encode(batch))
             done += len(batch)
         self._progress("encoding the frozen layers", total, total)
 
     def _encode(self, batch: Batch) -> Tensor:
-        with torch.no_grad():
-            states = self._model.encode(self._model.place(batch)).cpu()
+        with torch.no_grad(), differentiated_once():
+            states = self._model.encode(self._model.place(batch))
+        self._device = states.device
         if not torch.isfinite(states).all():
             row = int((~torch.isfinite(states)).nonzero()[0, 0])
             raise NonFiniteError(
@@ -229,8 +243,14 @@ class Prefixed(Examples):
         """The states, computed when first needed."""
         return self._make()
 
+    @cached_property
+    def _beside(self) -> Examples:
+        """The examples themselves, on the device of the states."""
+        return self._plain.on(self.states.device)
+
     def batch(self, ids: Any) -> Batch:
         """Return the examples with these numbers as one batch that carries their states."""
-        batch = self._plain.batch(ids)
+        batch = self._beside.batch(ids)
         inputs = batch.inputs if isinstance(batch.inputs, dict) else {}  # a module of one input goes on from the states
-        return Batch({**inputs, STATES: self.states.batch(batch.ids)}, batch.targets, batch.ids, batch.source)
+        length = None if self.lengths is None else next(iter(inputs.values())).shape[1]
+        return Batch({**inputs, STATES: self.states.batch(batch.ids, length)}, batch.targets, batch.ids, batch.source)

@@ -60,7 +60,7 @@ def measure(name: str, examples: int, device: str) -> list[dict[str, Any]]:
                 "by_vectors_s": slow,
                 "by_rows_s": fast,
                 "ratio": slow / fast,
-                "chosen": "rows" if operator.rows_are_cheaper(width) else "vectors",
+                "chosen": operator.way(width),
                 "relative_difference": float((seen - expected).norm() / expected.norm()),
             }
         )

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fastif.precision import wide
+
 
 @dataclass(frozen=True)
 class Outer:
@@ -68,7 +70,7 @@ class Scale:
 
     def gradients(self) -> Tensor:
         """Return each example's gradient, (B, D)."""
-        return (self.inputs * self.slopes).sum(dim=1)
+        return (self.inputs * self.slopes).sum(dim=1, dtype=wide(self.slopes.dtype))
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Shift:
 
     def gradients(self) -> Tensor:
         """Return each example's gradient, (B, D)."""
-        return self.slopes.sum(dim=1)
+        return self.slopes.sum(dim=1, dtype=wide(self.slopes.dtype))
 
 
 Factor = Outer | Lookup | Scale | Shift

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from fastif.batch import Inputs
 from fastif.capture.uses import UNDERSTOOD, Use
+from fastif.evaluation import differentiated_once
 from fastif.model import Model
 from fastif.vectors import Vector
 
@@ -85,7 +86,7 @@ def watch(model: Model, inputs: Inputs) -> tuple[Tensor, list[Call], Vector]:
     leaves = {name: tensor.detach().requires_grad_() for name, tensor in model.parameters.items()}
     recorder = Recorder(leaves)
     with torch.inference_mode(False), torch.enable_grad():
-        with recorder:
+        with recorder, differentiated_once():
             outputs = model.outputs(leaves, inputs)
         return outputs, recorder.calls, leaves
 

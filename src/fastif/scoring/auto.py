@@ -27,7 +27,7 @@ from fastif.vectors import Block
 Method = Literal["auto", "jvp", "ghost", "gemm"]
 WAYS: dict[str, Callable[..., Tensor]] = {"jvp": jvp.scan, "ghost": ghost.scan, "gemm": gemm.scan}
 GHOST_POSITIONS = 32
-DIRECTIONS_BY_CAPTURE = 2  # from here on, sharing one backward pass costs less than forward mode
+DIRECTIONS_BY_CAPTURE = 2  # from here on, one shared backward pass costs less than forward mode
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ class Choice:
 def choose(model: Model, data: Examples, directions: Block, *, ids: Tensor | None = None) -> Choice:
     """Choose between forward mode and captured factors."""
     width = vectors.width(directions)
-    if width < DIRECTIONS_BY_CAPTURE:
+    # one backward pass is not dearer than carrying tangents where kernels are large: on a GPU, and for texts
+    at_once = data.lengths is not None or next(iter(directions.values())).is_cuda
+    if width < DIRECTIONS_BY_CAPTURE and not at_once:
         note = f"forward mode, for {width} direction(s)"
         return Choice("jvp", Route(None, note), note)
     route = find_route(model, data, ids)
@@ -55,7 +57,11 @@ def choose(model: Model, data: Examples, directions: Block, *, ids: Tensor | Non
 
 def cheaper_product(factor: Factor, directions: Tensor) -> Tensor:
     """Return the inner products of the directions with each example's gradient, in the cheaper of the two ways."""
-    if isinstance(factor, Outer) and (len(directions) - 1) * factor.left.shape[1] >= GHOST_POSITIONS:
+    if not isinstance(factor, Outer):
+        return ghost.ghost_product(factor, directions)
+    positions = factor.left.shape[1]
+    written_for_nothing = positions == 1 and directions.is_cuda  # a gradient as long as its products with directions
+    if (len(directions) - 1) * positions >= GHOST_POSITIONS and not written_for_nothing:
         return gemm.gemm_product(factor, directions)
     return ghost.ghost_product(factor, directions)
 
@@ -70,10 +76,12 @@ def scan(
     progress: Progress = silent,
     method: Method = "auto",
     choice: Choice | None = None,
+    half: Model | None = None,
 ) -> Tensor:
     """Return the derivative of every example's loss along every direction: (directions, examples), on the CPU.
 
-    `choice` is what `choose` gave for the same arguments, where that was asked for before.
+    `choice` is what `choose` gave for the same arguments, where that was asked for before. `half` is the model in half
+    precision, used where factors are captured.
     """
     if method not in ("auto", *WAYS):
         raise ConfigurationError(f"method must be one of auto, {', '.join(WAYS)}, not {method!r}.")
@@ -81,5 +89,5 @@ def scan(
     if method == "auto":
         choice = choice or choose(model, data, directions, ids=ids)
         if choice.method == "capture":
-            way = partial(scan_captured, cheaper_product, route=choice.route)
+            way = partial(scan_captured, cheaper_product, route=choice.route, half=half)
     return way(model, data, directions, ids=ids, batch_size=batch_size, progress=progress)

@@ -7,22 +7,25 @@ and one backward pass, whatever the number of directions, plus a general derivat
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from fastif import vectors
 from fastif.batch import Batch
-from fastif.capture import CaptureError, Factor, Plan, Route, capture
+from fastif.capture import CaptureError, Factor, Plan, Route, capture, run_forward
 from fastif.capture import find_route as capture_route
 from fastif.data import Examples
 from fastif.derivatives import directional_derivatives
 from fastif.model import Model
+from fastif.precision import wide_product
 from fastif.progress import Progress, silent
 from fastif.scoring.rest import Restricted, scores_through
 from fastif.scoring.stream import stream
 from fastif.vectors import Block
 
 CHECKED_EXAMPLES = 8
-BYTES = 2**28  # what one intermediate result of a product may take
+BYTES, PART = 2**28, 1 / 32  # what one intermediate result of a product may take: on a CPU, and of a GPU's memory
+SLOPE_SCALE = 128.0  # slopes in half precision are multiplied by this, so that small ones do not vanish
 
 Product = Callable[[Factor, Tensor], Tensor]
 """(factor, the directions of its parameter: K, ...) -> (K, B), the inner products with each example's gradient."""
@@ -39,6 +42,34 @@ def find_route(model: Model, data: Examples, ids: Tensor | None = None) -> Route
         return seen, directional_derivatives(model, batch, directions)
 
     return capture_route(model, batch, compare)
+
+
+class HalfDirections:
+    """Directions in half precision, each part of each brought to a largest entry of one, and what that divided by."""
+
+    def __init__(self, directions: Block, dtype: torch.dtype) -> None:
+        self.sizes = {name: _largest(tensor) for name, tensor in directions.items()}
+        self.block = {
+            name: (tensor / self.sizes[name].view(-1, *[1] * (tensor.ndim - 1))).to(dtype)
+            for name, tensor in directions.items()
+        }
+
+
+def half_scores(model: Model, batch: Batch, directions: HalfDirections, plan: Plan, product: Product) -> Tensor:
+    """Return the scores of one placed batch by a model in half precision, (directions, len(batch)) in float32."""
+    forward = run_forward(model, batch, plan)
+    with torch.inference_mode(False), torch.enable_grad():
+        values = model.losses(forward.outputs, batch.targets)
+    total = values.new_zeros(vectors.width(directions.block), len(batch))
+    for factor in forward.factors(values, torch.full_like(values, SLOPE_SCALE)):
+        some = directions.block[factor.name]
+        total += product(factor, some) * directions.sizes[factor.name][:, None]
+    return total / SLOPE_SCALE
+
+
+def _largest(tensor: Tensor) -> Tensor:
+    sizes = tensor.flatten(1).abs().amax(dim=1)
+    return torch.where(sizes > 0, sizes, 1)
 
 
 def captured_scores(model: Model, batch: Batch, directions: Block, plan: Plan, product: Product) -> Tensor:
@@ -62,9 +93,14 @@ def scan_captured(
     batch_size: int = 256,
     progress: Progress = silent,
     route: Route | None = None,
+    half: Model | None = None,
 ) -> Tensor:
-    """Return all scores by the given product; by forward mode where the model, or a batch, cannot be captured."""
+    """Return all scores by the given product; by forward mode where the model, or a batch, cannot be captured.
+
+    `half` is the model in half precision, to be used instead wherever its scores are finite.
+    """
     plan = (route or find_route(model, data, ids)).plan
+    run = partial(stream, data=data, directions=directions, batch_size=batch_size, progress=progress)
     general = partial(directional_derivatives, model, directions=directions)
 
     def score(batch: Batch) -> Tensor:
@@ -75,12 +111,26 @@ def scan_captured(
         except CaptureError:  # layers that depend on the data
             return general(batch)
 
-    return stream(score, model, data, directions, ids=ids, batch_size=batch_size, progress=progress)
+    if half is None or plan is None or plan.rest:
+        return run(score, model, ids=ids)
+    narrow = HalfDirections(directions, vectors.dtype(half.parameters))
+
+    def score_in_half(batch: Batch) -> Tensor:
+        try:
+            return half_scores(half, batch, narrow, plan, product)
+        except CaptureError:
+            return batch_zeros(directions, batch).fill_(torch.nan)
+
+    values = run(score_in_half, half, ids=ids)
+    wrong = (~torch.isfinite(values)).any(dim=0).nonzero()[:, 0]
+    if len(wrong):  # beyond the range of half precision
+        values[:, wrong] = run(score, model, ids=wrong if ids is None else ids[wrong])
+    return values
 
 
 def dense_product(factor: Factor, directions: Tensor) -> Tensor:
     """Form every example's gradient, and multiply."""
-    return directions.flatten(1) @ factor.gradients().T
+    return wide_product(directions.flatten(1), factor.gradients())
 
 
 def batch_zeros(directions: Block, batch: Batch) -> Tensor:

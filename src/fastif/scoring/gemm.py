@@ -10,9 +10,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from fastif import memory
 from fastif.capture import Factor, Lookup, Outer
-from fastif.scoring.captured import BYTES, dense_product, scan_captured
+from fastif.scoring.captured import BYTES, PART, dense_product, scan_captured
 from fastif.scoring.ghost import lookup_product
+
+ALIGNED = 64  # examples at once are a multiple of this, as fast kernels want it
 
 
 def gemm_product(factor: Factor, directions: Tensor) -> Tensor:
@@ -22,7 +25,8 @@ def gemm_product(factor: Factor, directions: Tensor) -> Tensor:
     if not isinstance(factor, Outer):
         return dense_product(factor, directions)
     examples = len(factor.left)
-    rows = max(1, BYTES // (directions[0].nbytes or 1))
+    rows = max(1, memory.share(directions.device, PART, BYTES) // (directions[0].nbytes or 1))
+    rows = rows // ALIGNED * ALIGNED or rows
     starts = range(0, examples, rows)
     return torch.cat([dense_product(factor.rows(start, start + rows), directions) for start in starts], dim=1)
 

@@ -9,8 +9,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from fastif import memory
 from fastif.capture import Factor, Lookup, Outer
-from fastif.scoring.captured import BYTES, dense_product, scan_captured
+from fastif.precision import wide
+from fastif.scoring.captured import PART, dense_product, scan_captured
 
 CHUNK = 2**21  # numbers in an intermediate result on a CPU: more would leave its caches
 
@@ -28,13 +30,13 @@ def lookup_product(factor: Lookup, directions: Tensor) -> Tensor:
     r"""Return $\sum_t g_t \cdot S[i_t]$; the gradient itself would be a whole table for each example."""
     ids, slopes = factor.ids.flatten(), factor.slopes.flatten(0, 1)
     some_at_once = directions.split(at_once(slopes))
-    products = [(some.index_select(1, ids) * slopes).sum(dim=2) for some in some_at_once]
+    products = [(some.index_select(1, ids) * slopes).sum(dim=2, dtype=wide(slopes.dtype)) for some in some_at_once]
     return torch.cat(products).reshape(-1, *factor.ids.shape).sum(dim=2)
 
 
 def at_once(result: Tensor) -> int:
     """Return for how many directions an intermediate result of this size may be made together."""
-    numbers = CHUNK if result.device.type == "cpu" else BYTES // result.element_size()
+    numbers = memory.share(result.device, PART, CHUNK * result.element_size()) // result.element_size()
     return max(1, numbers // max(1, result.numel()))
 
 
@@ -49,7 +51,7 @@ def _outer_product(factor: Outer, directions: Tensor) -> Tensor:
 def _through(left: Tensor, right: Tensor, directions: Tensor) -> Tensor:
     """Return left . (S right) at every position, for every S: (positions, K)."""
     through: Tensor = (right @ directions.flatten(0, 1).T).unflatten(1, directions.shape[:2])
-    return (through * left[:, None]).sum(dim=2)
+    return (through * left[:, None]).sum(dim=2, dtype=wide(left.dtype))
 
 
 scan = partial(scan_captured, ghost_product)

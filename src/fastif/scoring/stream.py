@@ -8,6 +8,7 @@ from torch import Tensor
 from fastif import vectors
 from fastif.batch import Batch
 from fastif.data import Examples
+from fastif.fitting import fitting
 from fastif.model import Model
 from fastif.progress import Progress
 from fastif.vectors import Block
@@ -25,15 +26,20 @@ def stream(
     batch_size: int,
     progress: Progress,
 ) -> Tensor:
-    """Return the scores of all examples, or of those with the given numbers: (directions, examples), on the CPU."""
+    """Return the scores of all examples, or of those with the given numbers: (directions, examples), on the CPU.
+
+    Where memory runs out, a batch is cut in two; what is there by then is not lost.
+    """
     wanted = data.everyone() if ids is None else ids
     positions = data.by_length(wanted)
     total = len(wanted)
-    values = torch.empty(vectors.width(directions), total, dtype=vectors.dtype(directions), device="cpu")
+    parts: list[Tensor] = []
     done = 0
     for batch in data.batches(batch_size, wanted[positions]):
         progress("scoring", done, total)
-        values[:, positions[done : done + len(batch)]] = score_batch(model.place(batch)).detach().cpu()
+        parts += fitting(lambda some: score_batch(some).detach(), model.place(batch))
         done += len(batch)
+    values = torch.empty(vectors.width(directions), total, dtype=vectors.dtype(directions), device="cpu")
+    values[:, positions] = torch.cat(parts, dim=1).cpu()
     progress("scoring", total, total)
     return values

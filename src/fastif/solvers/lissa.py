@@ -20,11 +20,11 @@ from torch import Tensor
 
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
-from fastif.derivatives import grouped_product
 from fastif.errors import ConfigurationError, ConvergenceError, SingularMatrixError
 from fastif.solvers.base import Solution, check_damping, relative_residual, summarise_repeats
 from fastif.solvers.paper_lissa import PaperLiSSA
 from fastif.solvers.sampling import draw_ids
+from fastif.solvers.steps import run_steps
 from fastif.spectrum import Spectrum, lanczos_spectrum
 from fastif.vectors import Block
 
@@ -145,15 +145,23 @@ class PreparedLiSSA:
         right = {name: tensor.repeat(repeats, *[1] * (tensor.ndim - 1)) for name, tensor in block.items()}
         shift = damping + operator.weight_decay
         bound = DIVERGED * vectors.norm(right) / weakest
-        state = vectors.scale(right, 0.0)
-        for step in range(depth):
-            ids = draw_ids(operator.examples, size, seed=self.knobs.seed, repeats=repeats, step=step)
-            image = grouped_product(operator.kind, operator.model, operator.batch(ids.flatten()), state, repeats)
+        ids = torch.stack(
+            [
+                draw_ids(operator.examples, size, seed=self.knobs.seed, repeats=repeats, step=step).flatten()
+                for step in range(depth)
+            ]
+        )
+
+        def update(state: Block, image: Block) -> Block:
             descent = vectors.add(vectors.add(right, image, -1 / size), state, -shift)
-            state = vectors.add(state, descent, 1 / scale)
+            return vectors.add(state, descent, 1 / scale)
+
+        def look(step: int, state: Block) -> None:
             if step % STEPS_BETWEEN_CHECKS == 0 or step == depth - 1:
                 operator.progress("solving", step, depth)
                 self._check_norms(vectors.norm(state), bound, scale, damping)
+
+        state = run_steps(operator, vectors.scale(right, 0.0), ids, update, groups=repeats, look=look)
         operator.progress("solving", depth, depth)
         return state
 
@@ -177,6 +185,6 @@ def largest_example_norm(operator: CurvatureOperator, *, examples: int = 128, ro
         state = vectors.random(operator.model.parameters, len(batch), seed=seed)
         for _ in range(rounds):
             state = vectors.scale(state, 1 / vectors.norm(state).clamp_min(torch.finfo(vectors.dtype(state)).tiny))
-            state = grouped_product(operator.kind, operator.model, batch, state, len(batch))
+            state = operator.grouped(batch, state, len(batch))
         largest = max(largest, float(vectors.norm(state).max()))
     return largest

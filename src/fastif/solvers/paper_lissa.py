@@ -14,13 +14,14 @@ from torch import Tensor
 
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
-from fastif.derivatives import grouped_product
 from fastif.errors import ConfigurationError
 from fastif.solvers.base import Solution, relative_residual, summarise_repeats
 from fastif.solvers.sampling import shuffled_ids
+from fastif.solvers.steps import run_steps
 from fastif.vectors import Block
 
 CONVERGED = 0.05  # relative residual
+RESIDUAL_EXAMPLES = 4096  # that it is estimated on
 
 
 @dataclass(frozen=True)
@@ -71,24 +72,27 @@ class PreparedPaperLiSSA:
         """Run the iteration; the damping of the caller is not used."""
         knobs, operator = self.knobs, self.operator
         right = {name: tensor.repeat(knobs.repeats, *[1] * (tensor.ndim - 1)) for name, tensor in block.items()}
-        state = right
-        streams = [self._positions(repeat) for repeat in range(knobs.repeats)]
-        size = len(streams[0][0])
-        for step in range(knobs.depth):
-            operator.progress("solving", step, knobs.depth)
-            ids = torch.cat([stream[step] for stream in streams])
-            image = grouped_product(operator.kind, operator.model, operator.batch(ids), state, knobs.repeats)
-            image = vectors.add(vectors.scale(image, 1 / size), state, operator.weight_decay)
-            state = vectors.add(vectors.add(right, state, 1 - knobs.damp), image, -1 / knobs.scale)
+        ids = torch.cat([self._positions(repeat) for repeat in range(knobs.repeats)], dim=1)
+        size = ids.shape[1] // knobs.repeats
+
+        def update(state: Block, image: Block) -> Block:
+            mean = vectors.add(vectors.scale(image, 1 / size), state, operator.weight_decay)
+            return vectors.add(vectors.add(right, state, 1 - knobs.damp), mean, -1 / knobs.scale)
+
+        state = run_steps(operator, right, ids, update, groups=knobs.repeats, look=self._report)
         operator.progress("solving", knobs.depth, knobs.depth)
         samples = vectors.scale(state, 1 / knobs.scale)
         value, error = summarise_repeats(samples, knobs.repeats)
-        residual = relative_residual(operator(value, self.own_damping), block).cpu()
+        some = operator.subsample(RESIDUAL_EXAMPLES, seed=knobs.seed)  # it is for the record alone
+        residual = relative_residual(some(value, self.own_damping), block).cpu()
         converged = residual <= CONVERGED  # for the record alone
         return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
 
-    def _positions(self, repeat: int) -> tuple[Tensor, ...]:
-        """Return a batch of positions for each step: epochs in random order, as a shuffling data loader gives them."""
+    def _report(self, step: int, state: Block) -> None:
+        self.operator.progress("solving", step + 1, self.knobs.depth)
+
+    def _positions(self, repeat: int) -> Tensor:
+        """Return positions for each step, (steps, size): epochs in random order, as a data loader shuffles them."""
         total, size = self.operator.examples, min(self.knobs.batch_size, self.operator.examples)
         batches: list[Tensor] = []
         epoch = 0
@@ -96,4 +100,4 @@ class PreparedPaperLiSSA:
             order = shuffled_ids(total, seed=self.knobs.seed, repeat=repeat, epoch=epoch)
             batches += order[: total // size * size].split(size)
             epoch += 1
-        return tuple(batches[: self.knobs.depth])
+        return torch.stack(batches[: self.knobs.depth])

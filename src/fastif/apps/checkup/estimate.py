@@ -28,9 +28,9 @@ from fastif.apps.checkup.sample import Sample, Step
 from fastif.curvature import RESIDENT_BYTES, SYMMETRY_EXAMPLES
 from fastif.data import Examples
 from fastif.derivatives import MOST_VECTORS_AT_ONCE, vectors_at_once
-from fastif.explainer import BLOCK_BYTES, MOST_QUERIES_AT_ONCE, VECTORS_IN_A_SOLVE
 from fastif.model import TorchModel
 from fastif.prefix import PrefixCache
+from fastif.resources import BLOCK_BYTES, MOST_QUERIES_AT_ONCE, VECTORS_IN_A_SOLVE
 from fastif.scoring.rest import DIRECTIONS_BY_GRADIENT
 from fastif.solvers.exact import Exact, dual_size, memory_needed, rows_are_cheaper
 
@@ -192,8 +192,8 @@ class _Estimator:
         """Return the solve; vectors that have converged leave it, and few of them may take the other route."""
         living = self._curved(self.sample.solve, self.width)
         narrow = self.width - 1
-        if self.curvature.rows_are_cheaper(self.width) and self.most_vectors >= 1:
-            while narrow > 0 and self.curvature.rows_are_cheaper(narrow):
+        if self.curvature.way(self.width) == "rows" and self.most_vectors >= 1:
+            while narrow > 0 and self.curvature.way(narrow) == "rows":
                 narrow -= 1
             waiting = 2 * (self.width - narrow) * self.bytes_each
             living = max(living, waiting + self._curved(self.sample.solve, narrow) if narrow else 0.0)
@@ -202,7 +202,7 @@ class _Estimator:
 
     def _iterative(self, name: str, living: float, passes: tuple[int, int], width: int, blocks: int) -> Stage:
         usual, most = passes
-        product = partial(self.sample.product, by_rows=self.curvature.rows_are_cheaper(width))
+        product = partial(self.sample.product, way=self.curvature.way(width))
         one = self._seconds(product, width=width, times=blocks, over=self.part)
         words = f"{width} vector{'' if width == 1 else 's'} at once"
         words += f", {blocks:,} times" if blocks > 1 else ""
@@ -228,9 +228,9 @@ class _Estimator:
 
     def _curved(self, step: Callable[..., object], width: int) -> float:
         """Return the living bytes of a step on the curvature, by the route that it takes for so many vectors."""
-        by_rows = self.curvature.rows_are_cheaper(width)
-        at_once = self.curvature.jacobian.examples_at_once if by_rows else None
-        return self._living(partial(step, by_rows=by_rows), self.part.longest, width=width, at_once=at_once)
+        way = self.curvature.way(width)
+        at_once = self.curvature.jacobian.examples_at_once if way == "rows" else None
+        return self._living(partial(step, way=way), self.part.longest, width=width, at_once=at_once)
 
     # --- memory -------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fastif import vectors
-from fastif.curvature import EXAMPLES_AT_ONCE, CurvatureOperator
+from fastif.curvature import EXAMPLES_AT_ONCE, CurvatureOperator, Way
 from fastif.data import Examples
 from fastif.errors import ConvergenceWarning
 from fastif.jacobian import CHECKED_EXAMPLES, Jacobian
@@ -47,14 +47,14 @@ class SampledStates:
 class PartOfCurvature(CurvatureOperator):
     """The curvature over a few examples, all in one batch, by a route that was chosen for all of them."""
 
-    def __init__(self, whole: CurvatureOperator, ids: Tensor, by_rows: bool) -> None:
+    def __init__(self, whole: CurvatureOperator, ids: Tensor, way: Way) -> None:
         super().__init__(whole.model, whole.data, ids=ids, batch_size=len(ids))
         self.jacobian = whole.jacobian
-        self._by_rows = by_rows
+        self._way = way
 
-    def rows_are_cheaper(self, width: int) -> bool:
+    def way(self, width: int) -> Way:
         """Return what was chosen."""
-        return self._by_rows
+        return self._way
 
 
 class Sample:
@@ -91,22 +91,22 @@ class Sample:
         with torch.no_grad():
             return self.model.encode(self.model.place(self.train.batch(ids)))
 
-    def product(self, ids: Tensor, width: int, by_rows: bool = False) -> object:
+    def product(self, ids: Tensor, width: int, way: Way = "vectors") -> object:
         """Multiply some vectors with the curvature."""
-        return PartOfCurvature(self.curvature, ids, by_rows)(self.vectors(width))
+        return PartOfCurvature(self.curvature, ids, way)(self.vectors(width))
 
     def rows(self, ids: Tensor, width: int = 1) -> object:
         """Make all Jacobian rows of some examples."""
         batch = self.model.place(self.seen.batch(ids))
         return [signs for _, signs in self.curvature.jacobian.signed_rows(batch)]
 
-    def spectrum(self, ids: Tensor, width: int, by_rows: bool = False) -> object:
+    def spectrum(self, ids: Tensor, width: int, way: Way = "vectors") -> object:
         """Take two steps of the search for the damping."""
-        return lanczos_spectrum(PartOfCurvature(self.curvature, ids, by_rows), probes=width, steps=2)
+        return lanczos_spectrum(PartOfCurvature(self.curvature, ids, way), probes=width, steps=2)
 
-    def solve(self, ids: Tensor, width: int, by_rows: bool = False) -> object:
+    def solve(self, ids: Tensor, width: int, way: Way = "vectors") -> object:
         """Take the gradients of some queries and one step of the solve."""
-        operator = PartOfCurvature(self.curvature, ids, by_rows)
+        operator = PartOfCurvature(self.curvature, ids, way)
         few = self.train.batch(ids[torch.arange(width) % len(ids)])
         block = operator.jacobian.gradients(self.model.place(few))
         with warnings.catch_warnings():

@@ -20,6 +20,7 @@ from fastif.data import Examples
 from fastif.errors import DataError, ModelError
 from fastif.integrations.huggingface import checkpoint
 from fastif.integrations.huggingface.fit import check_tokenizer, checked_config, longest_text, short_inputs
+from fastif.integrations.huggingface.head_rows import HeadRows
 from fastif.integrations.huggingface.layers import FrozenLayers, choose_parameters
 from fastif.integrations.huggingface.record import RECORD, read_record
 from fastif.integrations.huggingface.texts import TextExamples
@@ -28,6 +29,7 @@ from fastif.keeping import content_sha256
 from fastif.model import TorchModel
 from fastif.parameters import Choice
 
+MASK = "attention_mask"
 Problem = Literal["single-label", "multi-label", "regression"]
 LOSSES: dict[Problem, str] = {
     "single-label": "cross_entropy",
@@ -84,7 +86,16 @@ class TextClassifier(TorchModel):
         self.name = name or getattr(self.config, "_name_or_path", "") or type(module).__name__
         found = FrozenLayers.of(module, self.parameters, few)
         self._layers = found if isinstance(found, FrozenLayers) else None
+        self._head_rows, self._takes_wide_mask = HeadRows({}), False
+        self._seen_texts = False  # of the user's, on which the head was seen to read the first row
         self.why_no_prefix = found if isinstance(found, str) else self._try_prefix(few)
+        if self._layers is not None and self._layers.skip_embeddings() and self._try_prefix(few) is not None:
+            self._layers.keep_embeddings()
+        # transformers looks into a mask of one row for each text, for which a GPU has to stop and be waited for
+        self._takes_wide_mask = self.why_no_prefix is None and MASK in few
+        self._takes_wide_mask = self._takes_wide_mask and self._try_prefix(few) is None
+        if self._layers is not None and self._layers.last is not None and self.why_no_prefix is None:
+            self._head_rows = self._find_head_rows(self._layers.last, few)
 
     @classmethod
     def from_pretrained(
@@ -244,7 +255,9 @@ class TextClassifier(TorchModel):
         if self._layers is None or not isinstance(inputs, dict) or STATES not in inputs:
             return super().outputs(parameters, inputs)
         rest = {name: tensor for name, tensor in inputs.items() if name != STATES}
-        with self._layers.skipped(inputs[STATES]):
+        if self._takes_wide_mask:
+            rest[MASK] = rest[MASK][:, None, None].bool()
+        with self._layers.skipped(inputs[STATES]), self._head_rows.only():
             return super().outputs(parameters, rest)
 
     def fingerprint(self) -> str:
@@ -271,6 +284,26 @@ class TextClassifier(TorchModel):
         if difference > 1e-4 * (1 + float(whole.abs().max())):
             return f"running from the middle changed the outputs by {difference:.2g}"
         return None
+
+    def _find_head_rows(self, layer: nn.Module, few: dict[str, Tensor]) -> HeadRows:
+        """Return the parts of the last layer that are needed for the first token alone."""
+        batch = Batch(dict(few), next(iter(few.values())), torch.arange(2))
+        with torch.no_grad():
+            given = {**few, STATES: self.encode(batch)}
+        return HeadRows.find(layer, self.parameters, lambda point: self.outputs(point, given))
+
+    def check(self, batch: Batch) -> None:
+        """Raise unless a placed batch can be worked with; see that the head reads the first row of these texts too."""
+        super().check(batch)
+        if self._seen_texts or not self._head_rows.parts or not isinstance(batch.inputs, dict):
+            return
+        self._seen_texts = True
+        with torch.no_grad():
+            given = {**batch.inputs, STATES: self.encode(batch)}
+            expected, seen = self.outputs(self.parameters, batch.inputs), self.outputs(self.parameters, given)
+        tolerance = torch.finfo(seen.dtype).eps ** 0.5 * (1 + float(expected.abs().max()))
+        if not float((seen - expected).abs().max()) <= tolerance:
+            self._head_rows = HeadRows({})
 
     def _target_shape(self) -> tuple[int, ...]:
         return () if self.problem == "single-label" or self.config.num_labels == 1 else (self.config.num_labels,)

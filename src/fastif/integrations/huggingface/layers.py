@@ -20,6 +20,7 @@ from fastif.parameters import Choice
 
 DEFAULT_LAYERS = 2  # of a checkpoint that does not say what was trained: the last two, and what comes after them
 ALL = "all"
+EMBEDDINGS = ".embeddings"  # how the families call what stands before their layers
 
 
 def find_layers(module: nn.Module) -> tuple[str, nn.ModuleList]:
@@ -114,6 +115,9 @@ class FrozenLayers:
         self.count = count
         self._below = list(layers[:count])
         self._next = layers[count] if count < len(layers) else None
+        self._last = layers[-1] if count < len(layers) else None
+        self._embeddings: nn.Module | None = None  # left out too, where that was tried
+        self._candidates: list[nn.Module] = []
         self._tuples: dict[nn.Module, int] = {}  # how many things a layer returns; 0 if just the states
 
     @classmethod
@@ -131,10 +135,25 @@ class FrozenLayers:
         if count == 0:
             return "the first layer is among the chosen parameters"
         found = cls(layers, count)
+        found._candidates = [part for where, part in module.named_modules() if where.endswith(EMBEDDINGS)]
         early = sorted(names_below(module, found, few) & names)
         if early:
             return f"{early[0]} is among the chosen parameters, and the lower layers depend on it"
         return found
+
+    def skip_embeddings(self) -> bool:
+        """Leave out the embeddings too, which only the frozen layers read; return whether there are such."""
+        self._embeddings = self._candidates[0] if len(self._candidates) == 1 else None
+        return self._embeddings is not None
+
+    def keep_embeddings(self) -> None:
+        """Run the embeddings after all."""
+        self._embeddings = None
+
+    @property
+    def last(self) -> nn.Module | None:
+        """The last layer, if it is not frozen."""
+        return self._last
 
     def encode(self, forward: Callable[[], Any]) -> Tensor:
         """Return the hidden states with which a forward pass comes to the end of these layers."""
@@ -146,7 +165,7 @@ class FrozenLayers:
             watched = replaced[last]
             replaced[last] = lambda *given, **named: _stop(_states(watched(*given, **named)))
         try:
-            with _forwards(replaced):
+            with replaced_forwards(replaced):
                 forward()
         except _Reached as reached:
             return reached.states
@@ -156,13 +175,15 @@ class FrozenLayers:
     def skipped(self, states: Tensor) -> Iterator[None]:
         """Within this context, a forward pass goes on from these states; `encode` must have run before."""
         replaced = {layer: self._passing(layer) for layer in self._below}
+        if self._embeddings is not None:
+            replaced[self._embeddings] = lambda *given, **named: states
         if self._next is not None:
             original = self._next.forward
             replaced[self._next] = lambda *given, **named: original(*_with_states(states, given, named), **named)
         else:
             last = self._below[-1]
             replaced[last] = lambda *given, **named: self._returned(last, states)
-        with _forwards(replaced):
+        with replaced_forwards(replaced):
             yield
 
     def _watched(self, layer: nn.Module) -> Callable[..., Any]:
@@ -209,7 +230,7 @@ def _with_states(states: Tensor, given: tuple[Any, ...], named: dict[str, Any]) 
 
 
 @contextmanager
-def _forwards(replaced: dict[nn.Module, Callable[..., Any]]) -> Iterator[None]:
+def replaced_forwards(replaced: dict[nn.Module, Callable[..., Any]]) -> Iterator[None]:
     """Call other functions in the place of the forward of some modules."""
     before = {module: module.__dict__.get("forward") for module in replaced}
     try:

@@ -11,51 +11,54 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastif.batch import TARGET_KEY
+from fastif.batch import TARGET_KEY, Batch, make_batch
 from fastif.data import Examples
 from fastif.errors import DataError, EmptyDataError
+from fastif.ragged import Ragged
 
 Target = int | float | Sequence[int] | Sequence[float]
 CHUNK = 4096  # texts that go to the tokenizer together
+ALIGNED = 8  # few different lengths on a GPU, and those that its matrix units like
 BETWEEN = " ⏐ "  # the two texts of a pair, on one line
 
 
 class TokenTable:
-    """Rows of token ids at their true length, side by side in one array for each input of the model."""
+    """Rows of token ids at their true length, side by side in one tensor for each input of the model."""
 
-    def __init__(
-        self, columns: dict[str, np.ndarray], lengths: Tensor, padding: dict[str, int], targets: Tensor
-    ) -> None:
+    def __init__(self, columns: dict[str, Ragged], padding: dict[str, int], targets: Tensor, multiple: int = 1) -> None:
         self._columns = columns
         self._padding = padding
-        self.lengths = lengths
+        self._multiple = multiple  # lengths of batches are rounded up to this
+        self.lengths = next(iter(columns.values())).lengths
         self.targets = targets
-        self._starts = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         """Return one row: its tokens without padding, and its label."""
-        start, stop = self._starts[index : index + 2].tolist()
-        row: dict[str, Any] = {name: column[start:stop] for name, column in self._columns.items()}
-        return {**row, TARGET_KEY: self.targets[index]}
+        batch = self.batch(torch.tensor([index]))
+        return {
+            name: tensor[0, : self.lengths[index]] if tensor.ndim == 2 else tensor[0] for name, tensor in batch.items()
+        }
+
+    def batch(self, ids: Tensor) -> dict[str, Tensor]:
+        """Return some rows, padded on the right to the longest of them, and their labels."""
+        length = next(iter(self._columns.values())).longest(ids, self._multiple)
+        tokens = {
+            name: column.batch(ids, length=length, fill=self._padding[name]).long()
+            for name, column in self._columns.items()
+        }
+        return {**tokens, TARGET_KEY: self.targets[ids]}
 
     def with_targets(self, targets: Tensor) -> "TokenTable":
         """Return the same rows with other targets."""
-        return TokenTable(self._columns, self.lengths, self._padding, targets)
+        return TokenTable(self._columns, self._padding, targets, self._multiple)
 
-    def collate(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
-        """Pad rows on the right to the longest of them."""
-        longest = max(len(next(iter(row.values()))) for row in rows)
-        batch: dict[str, Tensor] = {}
-        for name in self._columns:
-            padded = np.full((len(rows), longest), self._padding[name], dtype=np.int64)
-            for number, row in enumerate(rows):
-                padded[number, : len(row[name])] = row[name]
-            batch[name] = torch.from_numpy(padded)
-        batch[TARGET_KEY] = torch.stack([row[TARGET_KEY] for row in rows])
-        return batch
+    def on(self, device: torch.device) -> "TokenTable":
+        """Return the same rows with tokens on a device; targets stay, where they can be looked at without waiting."""
+        columns = {name: column.to(device) for name, column in self._columns.items()}
+        return TokenTable(columns, self._padding, self.targets, ALIGNED if device.type == "cuda" else 1)
 
 
 class TextExamples(Examples):
@@ -82,9 +85,7 @@ class TextExamples(Examples):
         )
         self.texts, self.pairs, self.max_length = list(texts), None if pairs is None else list(pairs), max_length
         shown = self.texts if pairs is None else [f"{one}{BETWEEN}{two}" for one, two in zip(texts, pairs, strict=True)]
-        super().__init__(
-            table, text=shown, label_names=label_names, slices=slices, collate=table.collate, source=source
-        )
+        super().__init__(table, text=shown, label_names=label_names, slices=slices, source=source)
         self.lengths = table.lengths
         self._table = table
 
@@ -92,6 +93,17 @@ class TextExamples(Examples):
     def targets(self) -> Tensor:
         """The target of every example."""
         return self._table.targets
+
+    def batch(self, ids: Sequence[int] | Tensor) -> Batch:
+        """Return the examples with these numbers as one batch."""
+        chosen = torch.as_tensor(ids, dtype=torch.int64, device="cpu")
+        return make_batch(self._table.batch(chosen), chosen, self.source)
+
+    def on(self, device: torch.device) -> "TextExamples":
+        """Return the same examples with their tokens on a device."""
+        other = copy.copy(self)
+        other._items = other._table = self._table.on(device)
+        return other
 
     def __getitem__(self, index: int) -> Any:
         """Return one example as a person reads it: its text or texts, and its label by name."""
@@ -148,9 +160,10 @@ def tokenize(
             row = start + counts.index(0)
             raise DataError(f"the text of example {row} of {source} gives no token: {texts[row]!r}. Leave it out.")
         lengths += counts
-    columns = {name: np.concatenate(chunks) for name, chunks in parts.items()}
+    counted = torch.tensor(lengths)
+    columns = {name: Ragged(torch.from_numpy(np.concatenate(chunks)), counted) for name, chunks in parts.items()}
     padding = {name: _padding(tokenizer, name) for name in columns}
-    return TokenTable(columns, torch.tensor(lengths), padding, targets), truncated
+    return TokenTable(columns, padding, targets), truncated
 
 
 def _padding(tokenizer: Any, name: str) -> int:

@@ -1,0 +1,77 @@
+"""In which precision matrices are multiplied, and how much that may cost in digits.
+
+On a GPU "tf32" multiplies float32 matrices with eleven bits of each number and adds in float32: scores correlate with
+those of float32 to 0.999999, and come several times sooner. "float16" and "bfloat16" run the frozen layers and
+the scan of the training data in half precision, with sums, losses and scores in float32; the solve stays in tf32. A CPU
+computes in the model's dtype unless one of these two is asked for.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from fastif.errors import ConfigurationError
+
+Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16"]
+MOST_PARTS, LEAST_PRODUCTS, SHORTEST = 64, 2**22, 4096  # of a product on a GPU: see wide_product
+HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def check_precision(precision: str) -> None:
+    """Raise unless this is one of the names."""
+    if precision not in get_args(Precision):
+        raise ConfigurationError(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}.")
+
+
+def resolve(precision: Precision, device: torch.device, dtype: torch.dtype) -> Precision:
+    """Return the precision to work in: what was asked for where the device and the model's dtype have it."""
+    check_precision(precision)
+    if dtype == torch.float64:
+        return "float32"  # asks for nothing less than the model's own
+    if precision == "auto":
+        return "tf32" if device.type == "cuda" else "float32"
+    return precision
+
+
+@contextlib.contextmanager
+def matmuls(precision: Precision, device: torch.device) -> Iterator[None]:
+    """Within this context, float32 matrices on a GPU are multiplied in this precision."""
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype to add up in: the one given, but at least float32."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def wide_product(left: Tensor, right: Tensor) -> Tensor:
+    """Return the products of all rows of two matrices, (n, p) and (m, p), in at least float32 however narrow they are.
+
+    On a GPU a long sum of few products would leave most of it idle: it is cut into parts that run side by side.
+
+    >>> wide_product(torch.full((1, 2), 256.0).half(), torch.full((1, 2), 256.0).half())
+    tensor([[131072.]])
+    """
+    halves = left.dtype in HALVES.values()
+    if not left.is_cuda:
+        return left.float() @ right.float().T if halves else left @ right.T.to(left.dtype)
+    right = right.to(left.dtype)
+    length = left.shape[1]
+    parts = max(1, min(MOST_PARTS, LEAST_PRODUCTS // max(1, len(left) * len(right)), length // SHORTEST))
+    while length % parts:
+        parts -= 1
+    one, other = left.unflatten(1, (parts, -1)).transpose(0, 1), right.unflatten(1, (parts, -1)).permute(1, 2, 0)
+    if halves:
+        return torch.bmm(one, other, out_dtype=torch.float32).sum(dim=0)
+    return torch.bmm(one, other).sum(dim=0)
