@@ -91,8 +91,8 @@ def short_inputs(module: nn.Module, tokenizer: Any, max_length: int) -> dict[str
     table, _ = tokenize(SHORT_TEXTS, None, torch.zeros(2), tokenizer, max_length=max_length)
     device = next(module.parameters()).device
     alone, both = (
-        {name: tensor.to(device) for name, tensor in table.collate(rows).items() if name != "labels"}
-        for rows in ([table[0]], [table[0], table[1]])
+        {name: tensor.to(device) for name, tensor in table.take(torch.tensor(rows)).items() if name != "labels"}
+        for rows in ([0], [0, 1])
     )
     single, padded = _outputs(module, alone), _outputs(module, both)
     difference = float((single[0] - padded[0]).abs().max())

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastif.batch import TARGET_KEY
+from fastif.batch import TARGET_KEY, Batch, make_batch
 from fastif.data import Examples
 from fastif.errors import DataError, EmptyDataError
 
@@ -45,20 +45,46 @@ class TokenTable:
         """Return the same rows with other targets."""
         return TokenTable(self._columns, self.lengths, self._padding, targets)
 
-    def collate(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
-        """Pad rows on the right to the longest of them."""
-        longest = max(len(next(iter(row.values()))) for row in rows)
+    def take(self, ids: Tensor) -> dict[str, Tensor]:
+        """Return some rows side by side, padded on the right to the longest of them.
+
+        >>> table = TokenTable({"input_ids": np.array([7, 8, 9])}, torch.tensor([1, 2]), {"input_ids": 0}, torch.zeros(2))
+        >>> table.take(torch.tensor([0, 1]))["input_ids"]
+        tensor([[7, 0],
+                [8, 9]])
+        """
+        lengths = self.lengths[ids]
+        positions = torch.arange(int(lengths.max()))
+        kept = positions < lengths[:, None]
+        places = (self._starts[ids][:, None] + positions)[kept]
         batch: dict[str, Tensor] = {}
-        for name in self._columns:
-            padded = np.full((len(rows), longest), self._padding[name], dtype=np.int64)
-            for number, row in enumerate(rows):
-                padded[number, : len(row[name])] = row[name]
-            batch[name] = torch.from_numpy(padded)
-        batch[TARGET_KEY] = torch.stack([row[TARGET_KEY] for row in rows])
-        return batch
+        for name, column in self._columns.items():
+            padded = torch.full(kept.shape, self._padding[name], dtype=torch.int64)
+            padded[kept] = torch.from_numpy(column)[places].to(torch.int64)
+            batch[name] = padded
+        return {**batch, TARGET_KEY: self.targets[ids]}
 
 
-class TextExamples(Examples):
+class TokenExamples(Examples):
+    """Rows of tokens as examples; `source` is how messages call them."""
+
+    def __init__(self, table: TokenTable, *, source: str = "data", **columns: Any) -> None:
+        super().__init__(table, source=source, **columns)
+        self.lengths = table.lengths
+        self._table = table
+
+    @property
+    def targets(self) -> Tensor:
+        """The target of every example."""
+        return self._table.targets
+
+    def batch(self, ids: Sequence[int] | Tensor) -> Batch:
+        """Return the examples with these numbers as one batch."""
+        ids = torch.as_tensor(ids, dtype=torch.int64, device="cpu")
+        return make_batch(self._table.take(ids), ids, self.source)
+
+
+class TextExamples(TokenExamples):
     """Texts, or pairs of texts, with one label each, as examples of a model with this tokenizer.
 
     `truncated` counts the texts that were longer than `max_length` tokens and were cut.
@@ -82,16 +108,7 @@ class TextExamples(Examples):
         )
         self.texts, self.pairs, self.max_length = list(texts), None if pairs is None else list(pairs), max_length
         shown = self.texts if pairs is None else [f"{one}{BETWEEN}{two}" for one, two in zip(texts, pairs, strict=True)]
-        super().__init__(
-            table, text=shown, label_names=label_names, slices=slices, collate=table.collate, source=source
-        )
-        self.lengths = table.lengths
-        self._table = table
-
-    @property
-    def targets(self) -> Tensor:
-        """The target of every example."""
-        return self._table.targets
+        super().__init__(table, text=shown, label_names=label_names, slices=slices, source=source)
 
     def __getitem__(self, index: int) -> Any:
         """Return one example as a person reads it: its text or texts, and its label by name."""
