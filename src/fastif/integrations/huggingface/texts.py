@@ -48,7 +48,9 @@ class TokenTable:
     def take(self, ids: Tensor) -> dict[str, Tensor]:
         """Return some rows side by side, padded on the right to the longest of them.
 
-        >>> table = TokenTable({"input_ids": np.array([7, 8, 9])}, torch.tensor([1, 2]), {"input_ids": 0}, torch.zeros(2))
+        >>> table = TokenTable(
+        ...     {"input_ids": np.array([7, 8, 9])}, torch.tensor([1, 2]), {"input_ids": 0}, torch.zeros(2)
+        ... )
         >>> table.take(torch.tensor([0, 1]))["input_ids"]
         tensor([[7, 0],
                 [8, 9]])
