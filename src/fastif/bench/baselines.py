@@ -17,13 +17,15 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from fastif import vectors
 from fastif.batch import Batch
 from fastif.bench.cases import Case
 from fastif.bench.engine import synchronize
 from fastif.scoring import scan
 from fastif.vectors import Block, Vector
 
-BATCH = 32  # examples whose gradients are made together
+MOST = 256  # examples whose gradients are made together, at most
+GRADIENT_BYTES = {"cpu": 2**29, "cuda": 2**33}  # what those gradients may take
 
 
 @contextmanager
@@ -115,13 +117,18 @@ class Naive:
         return sum(times[1:]) / rounds
 
 
+def at_once(case: Case) -> int:
+    """Return how many examples have their gradients made together."""
+    return max(1, min(MOST, GRADIENT_BYTES[case.model.device.type] // (4 * vectors.size(case.model.parameters))))
+
+
 def batched_scores(case: Case, directions: Block, ids: Tensor) -> tuple[float, Tensor, str]:
     """Return the seconds for each example, the scores of all directions, and how the gradients were made."""
     for way, words in ((_by_vmap, "vmap(grad)"), (_by_capture, "gradients made from captured layers")):
         try:
             with warnings.catch_warnings(), full_precision():
                 warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
-                way(case, directions, ids[:BATCH])
+                way(case, directions, ids[: at_once(case)])
                 synchronize()
                 started = time.perf_counter()
                 scores = way(case, directions, ids)
@@ -144,7 +151,7 @@ def _by_vmap(case: Case, directions: Block, ids: Tensor) -> Tensor:
 
     parts = []
     with sdpa_kernel(SDPBackend.MATH):
-        for batch in case.train.batches(BATCH, ids):
+        for batch in case.train.batches(at_once(case), ids):
             placed = model.place(batch)
             slopes = vmap(grad(loss), in_dims=(None, 0, 0))(model.parameters, placed.inputs, placed.targets)
             parts.append(sum(directions[name].flatten(1) @ slope.flatten(1).T for name, slope in slopes.items()).cpu())
@@ -152,4 +159,4 @@ def _by_vmap(case: Case, directions: Block, ids: Tensor) -> Tensor:
 
 
 def _by_capture(case: Case, directions: Block, ids: Tensor) -> Tensor:
-    return scan(case.model, case.train, directions, ids=ids, batch_size=BATCH, method="gemm")
+    return scan(case.model, case.train, directions, ids=ids, batch_size=at_once(case), method="gemm")

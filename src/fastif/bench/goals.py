@@ -48,7 +48,7 @@ class Goal:
             return "reached, and the stretch goal too"
         if self._reaches(value, self.bar):
             return "reached"
-        return f"missed: {ratio(value / self.bar)} of the goal"
+        return f"missed, at {100 * value / self.bar:.0f} % of the goal"
 
     def _reaches(self, value: float, wanted: float) -> bool:
         return value >= wanted if self.more else value <= wanted

@@ -112,8 +112,8 @@ def true_recall(found: Explanation, full: Explanation, top: int) -> float:
     """Return the mean share of the strongest examples by the scores of all that a search found among its strongest."""
     recalls = []
     for row in range(min(len(found.scores.values), len(full.scores.values))):
-        strongest = full.scores.values[row].abs().topk(top).indices
-        mine = found.scores.values[row].abs().topk(top).indices
+        strongest = full.scores.values[row].abs().topk(min(top, full.scores.values.shape[1])).indices
+        mine = found.scores.values[row].abs().topk(min(top, found.scores.values.shape[1])).indices
         recalls.append(metrics.recall_at(found.scores.train_ids[row][mine], full.scores.train_ids[row][strongest]))
     return sum(recalls) / len(recalls)
 

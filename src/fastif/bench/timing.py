@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import platform
 import shlex
 import subprocess
@@ -40,17 +41,19 @@ def environment(device: str) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the code, with a plus if files differ from it; "unknown" outside of a repository."""
-    here = Path(__file__).parent
+    """Return the commit of the code, with a plus if files differ from it.
+
+    Outside of a repository it is what the environment variable FASTIF_COMMIT says, or "unknown".
+    """
+    package = Path(fastif.__file__).parent
     try:
-        # exit status 1 means that there are changes
         name = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"], cwd=here, capture_output=True, text=True, check=True
+            ["git", "rev-parse", "--short=12", "HEAD"], cwd=package, capture_output=True, text=True, check=True
         )
-        clean = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "."], cwd=here, capture_output=True)
+        changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "."], cwd=package, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return name.stdout.strip() + ("" if clean.returncode == 0 else "+")
+        return os.environ.get("FASTIF_COMMIT", "unknown")
+    return name.stdout.strip() + ("+" if changed.returncode else "")
 
 
 def command_line() -> str:
