@@ -44,9 +44,11 @@ def make_page(directory: Path) -> str:
         parts.append(NOTHING)
     for bench, title in TITLES.items():
         mine = [(path, run) for path, run in runs if run["bench"] == bench]
-        if mine:
-            parts.append(f"## {title}")
-        parts += [section(path, run) for path, run in mine]
+        module = _module(bench)
+        if hasattr(module, "section"):  # writes everything itself
+            parts += [module.section(run).strip() for _, run in mine]
+        elif mine:
+            parts += [f"## {title}", *(section(path, run) for path, run in mine)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -80,12 +82,16 @@ def section(path: Path, run: dict[str, Any]) -> str:
 
 def run_table(run: dict[str, Any]) -> str:
     """Return the tables of a run, by the benchmark that measured it."""
+    module = _module(run["bench"])
+    return plain_table(run["rows"]) if module is None else str(module.table(run))
+
+
+def _module(bench: str) -> Any:
+    """Return the module of a benchmark, None where this version has none."""
     try:
-        module = importlib.import_module(f"fastif.bench.{run['bench']}")
+        return importlib.import_module(f"fastif.bench.{bench}")
     except ModuleNotFoundError:
-        return plain_table(run["rows"])
-    written: str = module.table(run)
-    return written
+        return None
 
 
 def plain_table(rows: list[dict[str, Any]]) -> str:

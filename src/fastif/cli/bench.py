@@ -251,17 +251,28 @@ def paper(
 
 @app.command("peers")
 def peers(
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="A library to run; may be given again.", rich_help_panel=SIZES)
+    ] = None,
     examples: Examples = None,
-    seed: options.Seed = 0,
+    queries: Annotated[
+        int | None, typer.Option("--queries", min=1, help="Queries to explain.", rich_help_panel=SIZES)
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Of every process.", rich_help_panel=options.RUN)
+    ] = None,
+    work: Annotated[
+        Path, typer.Option("--work", help="Where environments and scores go.", rich_help_panel=options.RUN)
+    ] = Path("out/bench/peers"),
     out: Out = None,
     as_json: options.Json = False,
 ) -> None:
-    """Other libraries on the same model, data and queries, on a CPU, in a virtual environment made for them."""
+    """Other libraries on the same model, data and queries, on a CPU, each in a virtual environment of its own."""
     try:
         bench = importlib.import_module("fastif.bench.peers")
     except ModuleNotFoundError as error:
         raise ConfigurationError("this version of fastif has no comparison with other libraries yet.") from error
-    figures = bench.run(**_set(examples=examples), seed=seed)
+    figures = bench.run(work, **_set(only=only, examples=examples, queries=queries, threads=threads))
     result = {"bench": "peers", "command": command_line(), "environment": environment("cpu"), **figures}
     finish(result, bench.table(result), out or Path("out/bench/peers.json"), {"as_json": as_json})
 
