@@ -106,6 +106,17 @@ class Given:
         return Solution(value, torch.ones(width, dtype=torch.bool), None, 0, self.description)
 
 
+@dataclass(frozen=True)
+class Warm:
+    """A solver that was prepared before, so that several explainers of the same data share what it made."""
+
+    prepared: PreparedSolver
+
+    def prepare(self, operator: CurvatureOperator) -> PreparedSolver:
+        """Return what was prepared."""
+        return self.prepared
+
+
 def explainer_for(case: Case, settings: Settings, cache: SharedCache, **options: Any) -> fastif.Explainer:
     """Return an explainer of the case."""
     merged: dict[str, Any] = {"prefix_cache": cache, "progress": False, **settings.options(), **options}

@@ -11,7 +11,7 @@ def seconds(value: float | None) -> str:
     """
     if value is None:
         return "-"
-    if value < 0.1:
+    if abs(value) < 0.1:
         return f"{1000 * value:.3g} ms"
     if value >= 3600:
         return f"{value / 3600:.2f} h"
