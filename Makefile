@@ -59,8 +59,8 @@ format: $(STAMP) ## format and apply safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP) ## time the scan of a training set
-	$(BIN)/python -m fastif.bench.scan && $(BIN)/python -m fastif.bench.queries
+bench: $(STAMP) ## time the scan of a training set, for three small models; more: .venv/bin/fastif bench --help
+	for case in mlp cnn transformer; do $(BIN)/fastif bench scan --case $$case --queries 1,16,128 || exit 1; done
 
 clean: ## remove the environment, caches, results and build artefacts
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -38,7 +38,7 @@ def test_python_examples_run(page: str, capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_exist(page: Path) -> None:
-    known = {command.name for command in app.registered_commands}
+    known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
     text = page.read_text(encoding="utf-8")
     named = set(re.findall(r"^    fastif ([a-z]+)", text, re.MULTILINE)) | set(re.findall(r"`fastif ([a-z]+)", text))
     assert named <= known

@@ -34,8 +34,8 @@ SYMMETRY_EXAMPLES = 32
 RESIDENT_BYTES = 2**28  # data below this size stays on the model's device between passes
 # Counted in forward passes. A vector takes a forward-mode derivative and a pull-back. From the factors of R rows it
 # takes two products for each, and all vectors together a forward and R backward passes. A formed Jacobian row takes a
-# backward pass and its gradient's making; that is written to memory, and multiplied twice with every vector, once for an
-# example and not at each of its T positions. Fitted to where the ways cross in `python -m fastif.bench.products`.
+# backward pass and its gradient's making; that is written to memory, and multiplied twice with every vector, once for
+# an example and not at each of its T positions. Fitted to where the ways cross in `python -m fastif.bench.products`.
 VECTOR_COST, ROW_COST, ROW_WRITING_COST, ROW_PRODUCT_COST = 4.0, 2.0, 48.0, 1.5
 FACTOR_COST = {"cpu": 0.6, "cuda": 0.3}  # of a pass without forward mode
 ROW_TIMES = {"cpu": 1.0, "cuda": 1.6}  # what rows take more where memory is what takes time

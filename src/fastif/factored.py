@@ -2,7 +2,7 @@ r"""Gauss-Newton products from the factors of each example's gradients: no forwa
 
 The product is $\sum_i J_i^\top \Lambda_i J_i v$. One forward pass and a backward pass for each row of J give the
 factors of all rows; $J_i v$ is a ghost product with them, and the sum over examples is one matrix product for each
-weight. The loss of a softmax stays what it is where all outputs move together, so that its rows are the differences from
+weight. The loss of a softmax stays what it is where all outputs move together: its rows are the differences from
 the last output. Examples and vectors may come in groups: a vector meets the matrix of its own group's examples alone.
 Knows models and batches, and no data set.
 """

@@ -16,7 +16,7 @@ from torch import Tensor
 import fastif
 from fastif import vectors
 from fastif.batch import Batch
-from fastif.bench.scan import SETTINGS
+from fastif.bench.small import SETTINGS
 from fastif.bench.timing import arguments, best_time, environment, write
 from fastif.curvature import CurvatureOperator
 from fastif.derivatives import gauss_newton_product

@@ -3,7 +3,7 @@
 Counted in forward passes, K directions cost 1 + 2 K by forward mode, and about 2.5 once plus K/10 or less from captured
 factors. Among these the cheaper product is taken layer by layer: a ghost product costs K T times the size of the weight
 for an example with T positions, a gradient T + K times, and being written to memory, which weighs as much as some
-`GHOST_POSITIONS` products do. The thresholds are measured (`python -m fastif.bench.queries`).
+`GHOST_POSITIONS` products do. The thresholds are measured (`fastif bench scan`).
 """
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@ Knows tokenizers and labels as numbers; knows no model. What a person reads of a
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -61,7 +61,35 @@ class TokenTable:
         return TokenTable(columns, self._padding, self.targets, ALIGNED if device.type == "cuda" else 1)
 
 
-class TextExamples(Examples):
+class TokenExamples(Examples):
+    """Rows of tokens as examples; `source` is how messages call them."""
+
+    def __init__(self, table: TokenTable, *, source: str = "data", **columns: Any) -> None:
+        super().__init__(table, source=source, **columns)
+        self.lengths = table.lengths
+        self._table = table
+
+    @property
+    def targets(self) -> Tensor:
+        """The target of every example."""
+        return self._table.targets
+
+    def batch(self, ids: Sequence[int] | Tensor) -> Batch:
+        """Return the examples with these numbers as one batch."""
+        chosen = torch.as_tensor(ids, dtype=torch.int64, device="cpu")
+        return make_batch(self._table.batch(chosen), chosen, self.source)
+
+    def on(self, device: torch.device) -> Self:
+        """Return the same examples with their tokens on a device."""
+        return self._with(self._table.on(device))
+
+    def _with(self, table: TokenTable) -> Self:
+        other = copy.copy(self)
+        other._items = other._table = table
+        return other
+
+
+class TextExamples(TokenExamples):
     """Texts, or pairs of texts, with one label each, as examples of a model with this tokenizer.
 
     `truncated` counts the texts that were longer than `max_length` tokens and were cut.
@@ -86,24 +114,6 @@ class TextExamples(Examples):
         self.texts, self.pairs, self.max_length = list(texts), None if pairs is None else list(pairs), max_length
         shown = self.texts if pairs is None else [f"{one}{BETWEEN}{two}" for one, two in zip(texts, pairs, strict=True)]
         super().__init__(table, text=shown, label_names=label_names, slices=slices, source=source)
-        self.lengths = table.lengths
-        self._table = table
-
-    @property
-    def targets(self) -> Tensor:
-        """The target of every example."""
-        return self._table.targets
-
-    def batch(self, ids: Sequence[int] | Tensor) -> Batch:
-        """Return the examples with these numbers as one batch."""
-        chosen = torch.as_tensor(ids, dtype=torch.int64, device="cpu")
-        return make_batch(self._table.batch(chosen), chosen, self.source)
-
-    def on(self, device: torch.device) -> "TextExamples":
-        """Return the same examples with their tokens on a device."""
-        other = copy.copy(self)
-        other._items = other._table = self._table.on(device)
-        return other
 
     def __getitem__(self, index: int) -> Any:
         """Return one example as a person reads it: its text or texts, and its label by name."""
@@ -119,8 +129,7 @@ class TextExamples(Examples):
 
     def with_predictions(self, predictions: Tensor) -> "TextExamples":
         """Return the same texts, with what a model predicts in the place of their labels."""
-        other = copy.copy(self)
-        other._items = other._table = self._table.with_targets(predictions)
+        other = self._with(self._table.with_targets(predictions))
         other.targets_are_predictions = True
         return other
 

@@ -1,0 +1,148 @@
+"""How benchmarks use the library: explainers with the settings of a run, a clock for their stages, memory at its peak.
+
+The only file of the benchmarks that looks behind the public face (`operator_of`, `solver_of`, `seen_by`), so that parts
+can be timed apart.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+import fastif
+from fastif.apps.checkup.machine import peak_memory
+from fastif.bench.cases import Case
+from fastif.curvature import CurvatureOperator
+from fastif.data import Examples
+from fastif.precision import Precision
+from fastif.prefix import PrefixCache
+from fastif.solvers import PreparedSolver, Solution
+from fastif.vectors import Block
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the library is to compute.
+
+    Args:
+        precision: "auto", or what numbers are computed in.
+        memory_budget: bytes that it may take; None leaves that to the library.
+        batch_size: examples that go through the model together; None leaves that to the library.
+    """
+
+    precision: Precision = "auto"
+    memory_budget: int | None = None
+    batch_size: int | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return them as options of an `Explainer`."""
+        return vars(self)
+
+
+@dataclass(frozen=True)
+class SharedCache(PrefixCache):
+    """A prefix cache that gives every explainer of the same data the same states, so that they are made once."""
+
+    views: dict[int, Examples] = field(default_factory=dict, compare=False, repr=False)
+
+    def view(self, model: Any, examples: Examples, **options: Any) -> Examples:
+        """Return the examples with states in their batches."""
+        if id(examples) not in self.views:
+            self.views[id(examples)] = super().view(model, examples, **options)
+        return self.views[id(examples)]
+
+
+class Stopwatch:
+    """Takes the time of each stage that an explainer reports; a `Progress`."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._started: dict[str, float] = {}
+
+    def __call__(self, stage: str, done: int, total: int, /) -> None:
+        """Hear that `done` of `total` of a stage is finished."""
+        if done == 0:
+            synchronize()
+            self._started[stage] = time.perf_counter()
+        elif done == total and stage in self._started:
+            synchronize()
+            self.seconds[stage] = time.perf_counter() - self._started[stage]
+
+    def of(self, stage: str) -> float | None:
+        """Return how long a stage took when it last ran, None if it did not."""
+        return self.seconds.get(stage)
+
+
+@dataclass(frozen=True)
+class Given:
+    """A solver whose answers are known before: for timing what comes after the solve."""
+
+    block: Block
+
+    def prepare(self, operator: CurvatureOperator) -> "Given":
+        """There is nothing to prepare."""
+        return self
+
+    @property
+    def description(self) -> str:
+        """In a few words, how it solves."""
+        return "solutions given"
+
+    def spectrum(self) -> None:
+        """H is never looked at."""
+
+    def solve(self, block: Block, damping: float) -> Solution:
+        """Return as many of the given solutions as there are vectors."""
+        width = len(next(iter(block.values())))
+        value = {name: tensor[:width] for name, tensor in self.block.items()}
+        return Solution(value, torch.ones(width, dtype=torch.bool), None, 0, self.description)
+
+
+@dataclass(frozen=True)
+class Warm:
+    """A solver that was prepared before, so that several explainers of the same data share what it made."""
+
+    prepared: PreparedSolver
+
+    def prepare(self, operator: CurvatureOperator) -> PreparedSolver:
+        """Return what was prepared."""
+        return self.prepared
+
+
+def explainer_for(case: Case, settings: Settings, cache: SharedCache, **options: Any) -> fastif.Explainer:
+    """Return an explainer of the case."""
+    merged: dict[str, Any] = {"prefix_cache": cache, "progress": False, **settings.options(), **options}
+    return fastif.Explainer(case.model, case.train, **merged)
+
+
+def operator_of(explainer: fastif.Explainer) -> CurvatureOperator:
+    """Return the curvature that an explainer uses."""
+    return explainer._operator
+
+
+def solver_of(explainer: fastif.Explainer) -> PreparedSolver:
+    """Return the solver of an explainer, prepared."""
+    return explainer._prepared[0]
+
+
+def seen_by(explainer: fastif.Explainer) -> Examples:
+    """Return the training data as an explainer sees it: with stored states, where it keeps any."""
+    return explainer._seen
+
+
+def synchronize() -> None:
+    """Wait until a GPU has done what it was given."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def forget_peak() -> None:
+    """Count the peak of memory of a GPU from here on; of a process it is that since its start."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak(device: str) -> int:
+    """Return the most bytes that were held: on a GPU by torch since `forget_peak`, else by the process."""
+    return torch.cuda.max_memory_allocated() if device == "cuda" else peak_memory()

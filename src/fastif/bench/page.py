@@ -1,0 +1,106 @@
+"""docs/benchmarks.md, made from the files of figures in docs/benchmarks: `fastif bench page`.
+
+Each file holds one run as its command wrote it. A text file of the same name (`scan-h200.txt` beside
+`scan-h200.json`) is put below its table: what a profile showed, what is missing to a goal. Knows files and tables, and
+measures nothing.
+"""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+from fastif.bench.goals import goals_table
+from fastif.bench.tables import markdown
+from fastif.errors import StoredFileError
+from fastif.files import replacing
+
+TITLES = {
+    "scan": "Scores of all examples, s_test given",
+    "solve": "The inverse-Hessian-vector product",
+    "queries": "From a query to its strongest 100 examples",
+    "paper": "Table 1 of the paper on this hardware",
+    "peers": "Other libraries",
+}
+INTRODUCTION = """# Benchmarks
+
+<!-- Made by `fastif bench page` from the files in docs/benchmarks. Do not edit: measure again, and make it anew. -->
+
+Every table is one run of the command above it, and every baseline was measured in that same run. *Naive* is the paper's
+own idea done fairly: one text after another at its true length, the whole model forward and backward to the chosen
+parameters, no graph kept for a second derivative. It is timed on a sample and extrapolated, as its cost is in
+proportion to the examples and the queries. *Batched gradients* are those of all examples of a batch at once."""
+NOTHING = "No figures are here yet: run `fastif bench scan --out docs/benchmarks/scan.json` and make this page again."
+
+
+def make_page(directory: Path) -> str:
+    """Return the page of all figures in a directory."""
+    runs = [(path, read_run(path)) for path in sorted(directory.glob("*.json"))]
+    parts = [INTRODUCTION]
+    goals = goals_table([run for _, run in runs])
+    if goals:
+        parts += ["## Goals", goals]
+    if not runs:
+        parts.append(NOTHING)
+    for bench, title in TITLES.items():
+        mine = [(path, run) for path, run in runs if run["bench"] == bench]
+        module = _module(bench)
+        if hasattr(module, "section"):  # writes everything itself
+            parts += [module.section(run).strip() for _, run in mine]
+        elif mine:
+            parts += [f"## {title}", *(section(path, run) for path, run in mine)]
+    return "\n\n".join(parts) + "\n"
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """Read a file of figures."""
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoredFileError(f"{path} could not be read as figures: {error}. Measure again, or remove it.") from error
+    if not isinstance(run, dict) or run.get("bench") not in TITLES:
+        raise StoredFileError(f"{path} was not written by fastif bench: it names no benchmark. Remove it from there.")
+    return run
+
+
+def section(path: Path, run: dict[str, Any]) -> str:
+    """Return one run in words and tables."""
+    where = run["environment"]
+    case = run.get("case")
+    title = where["hardware"] + ("" if case is None else f", {case['name']}")
+    known = ", ".join(f"{name} {where[name]}" for name in ("python", "torch", "fastif", "commit") if name in where)
+    words = [f"### {title}", f"    {run['command']}"]
+    if case is not None:
+        words.append(f"{case['model']}. Data: {case['data']}.")
+    words.append(f"{where['hardware']}, {where['threads']} threads; {known}.")
+    words.append(run_table(run))
+    remarks = path.with_suffix(".txt")
+    if remarks.exists():
+        words.append(remarks.read_text(encoding="utf-8").strip())
+    return "\n\n".join(words)
+
+
+def run_table(run: dict[str, Any]) -> str:
+    """Return the tables of a run, by the benchmark that measured it."""
+    module = _module(run["bench"])
+    return plain_table(run["rows"]) if module is None else str(module.table(run))
+
+
+def _module(bench: str) -> Any:
+    """Return the module of a benchmark, None where this version has none."""
+    try:
+        return importlib.import_module(f"fastif.bench.{bench}")
+    except ModuleNotFoundError:
+        return None
+
+
+def plain_table(rows: list[dict[str, Any]]) -> str:
+    """Return rows as they are, for a benchmark that this version does not know."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return markdown(columns, [[str(row.get(name, "")) for name in columns] for row in rows])
+
+
+def write_page(directory: Path, page: Path) -> None:
+    """Write the page."""
+    with replacing(page) as temporary:
+        temporary.write_text(make_page(directory), encoding="utf-8")

@@ -1,0 +1,294 @@
+"""`fastif bench`: how fast it is, against the naive way and against other libraries, on the hardware at hand."""
+
+import importlib
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markdown import Markdown
+
+from fastif.bench import page as pages
+from fastif.bench import paper as paper_bench
+from fastif.bench import queries as queries_bench
+from fastif.bench import scan as scan_bench
+from fastif.bench import solve as solve_bench
+from fastif.bench.cases import CASES, Wanted, make_case
+from fastif.bench.engine import Settings
+from fastif.bench.timing import command_line, environment
+from fastif.cli import options
+from fastif.cli.console import OUT, note, print_json
+from fastif.cli.loading import pick_device
+from fastif.errors import ConfigurationError
+from fastif.files import replacing
+
+app = typer.Typer(
+    help="How fast it is, against the naive way and other libraries; baselines are measured in the same run.",
+    no_args_is_help=True,
+)
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+SIZES = "What is measured"
+
+
+class Precision(StrEnum):
+    """What numbers are computed in."""
+
+    AUTO = "auto"
+    FLOAT32 = "float32"
+    TF32 = "tf32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
+CaseName = Annotated[
+    str | None,
+    typer.Option(
+        "--case", help=f"{', '.join(CASES)}; bert-base on a GPU and minilm-sst2 elsewhere.", rich_help_panel=SIZES
+    ),
+]
+Examples = Annotated[
+    int | None,
+    typer.Option("--examples", min=2, help="Training examples; the usual number of the case.", rich_help_panel=SIZES),
+]
+Model = Annotated[
+    str | None,
+    typer.Option("--model", help="A checkpoint in place of random weights, for bert-base.", rich_help_panel=SIZES),
+]
+Tokens = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokens", help="Real tokens for bert-base: safetensors with ids, lengths, labels.", rich_help_panel=SIZES
+    ),
+]
+Queries = Annotated[
+    str | None, typer.Option("--queries", help="Numbers of queries, such as 1,16,64.", rich_help_panel=SIZES)
+]
+Sample = Annotated[
+    int | None,
+    typer.Option("--sample", min=2, help="Examples that baselines are timed on.", rich_help_panel=SIZES),
+]
+Depth = Annotated[
+    int | None,
+    typer.Option(
+        "--depth", min=1, help="Steps of LiSSA that are timed; below 1,000 extrapolated.", rich_help_panel=SIZES
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Where the figures go; out/bench unless given.", rich_help_panel=options.RUN),
+]
+Dtype = Annotated[Precision, typer.Option("--dtype", help="What fastif computes in.", rich_help_panel=options.RUN)]
+Budget = Annotated[
+    str | None,
+    typer.Option("--memory-budget", help="What fastif may take, such as 16GiB.", rich_help_panel=options.RUN),
+]
+
+
+def read_bytes(words: str | None) -> int | None:
+    """Return a number of bytes that was written with a unit.
+
+    >>> read_bytes("16GiB"), read_bytes("2 MB")
+    (17179869184, 2000000)
+    """
+    if words is None:
+        return None
+    text = words.strip().upper()
+    unit = text.lstrip("0123456789. ")
+    try:
+        value = float(text.removesuffix(unit)) * UNITS[unit or "B"]
+    except (ValueError, KeyError):
+        value = 0.0
+    if not value >= 1:
+        raise ConfigurationError(f"--memory-budget {words} is no amount of memory: write it as 16GiB or 800MB.")
+    return int(value)
+
+
+def read_counts(words: str | None) -> dict[str, Any]:
+    """Return numbers of queries, none where none are given."""
+    if words is None:
+        return {}
+    try:
+        counts = tuple(int(word) for word in words.split(","))
+    except ValueError:
+        counts = ()
+    if not counts or min(counts) < 1 or max(counts) > 400:
+        raise ConfigurationError(f"--queries {words} must be numbers from 1 to 400 with commas between them: 1,16,64.")
+    return {"queries": counts}
+
+
+def measure(bench: Any, given: dict[str, Any], plan: Any) -> None:
+    """Make the case, run a benchmark on it, show its tables and write its figures."""
+    device = pick_device(given["device"]).type
+    settings = Settings(given["dtype"].value, read_bytes(given["memory_budget"]))
+    settings.options()  # says now what this version does not know
+    name = given["case"] or ("bert-base" if device == "cuda" else "minilm-sst2")
+    wanted = Wanted(given["examples"], device, given["seed"], given.get("model"), given.get("tokens"))
+    case = make_case(name, wanted)
+    note(f"{case.model_words}. Data: {case.data_words}.")
+    figures = bench.run(case, settings, plan)
+    kind = bench.__name__.rpartition(".")[2]
+    result = {
+        "bench": kind,
+        "command": command_line(),
+        "environment": environment(device),
+        "case": case.as_json(),
+        "settings": {"precision": settings.precision, "memory_budget": settings.memory_budget},
+        **figures,
+    }
+    finish(result, bench.table(result), given["out"] or Path("out/bench") / f"{kind}-{name}-{device}.json", given)
+
+
+def finish(result: dict[str, Any], table: str, out: Path, given: dict[str, Any]) -> None:
+    """Write the figures to a file, and show them."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(out) as temporary:
+        temporary.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    if given["as_json"]:
+        print_json(result)
+    elif OUT.is_terminal:
+        OUT.print(Markdown(table))
+    else:
+        OUT.print(table, markup=False)
+    note(f"Written to {out}")
+
+
+@app.command("scan")
+def scan(
+    case: CaseName = None,
+    examples: Examples = None,
+    model: Model = None,
+    tokens: Tokens = None,
+    queries: Queries = None,
+    sample: Sample = None,
+    reference: Annotated[
+        int, typer.Option("--reference", min=2, help="Scores compared with float32 ones.", rich_help_panel=SIZES)
+    ] = 20_000,
+    device: options.Device = None,
+    dtype: Dtype = Precision.AUTO,
+    memory_budget: Budget = None,
+    seed: options.Seed = 0,
+    out: Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """Score all training examples, s_test given: against naive and batched gradients, and against float32."""
+    given = locals()
+    plan = scan_bench.Plan(**read_counts(queries), **_set(sample=sample), reference=reference, seed=seed)
+    measure(scan_bench, given, plan)
+
+
+@app.command("solve")
+def solve(
+    case: CaseName = None,
+    examples: Examples = None,
+    model: Model = None,
+    tokens: Tokens = None,
+    queries: Queries = None,
+    depth: Depth = None,
+    device: options.Device = None,
+    dtype: Dtype = Precision.AUTO,
+    memory_budget: Budget = None,
+    seed: options.Seed = 0,
+    out: Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """Solve for s_test: the library's choice for many queries, each solver alone, and the naive way."""
+    given = locals()
+    measure(solve_bench, given, solve_bench.Plan(**read_counts(queries), **_set(depth=depth), seed=seed))
+
+
+@app.command("queries")
+def queries(
+    case: CaseName = None,
+    examples: Examples = None,
+    model: Model = None,
+    tokens: Tokens = None,
+    queries: Queries = None,
+    sample: Sample = None,
+    nearest: Annotated[
+        int | None, typer.Option("--nearest", min=1, help="Candidates of two stages.", rich_help_panel=SIZES)
+    ] = None,
+    device: options.Device = None,
+    dtype: Dtype = Precision.AUTO,
+    memory_budget: Budget = None,
+    seed: options.Seed = 0,
+    out: Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """From the text of queries to their strongest 100 examples: one query, many, in two stages; a fitted line."""
+    given = locals()
+    plan = queries_bench.Plan(**read_counts(queries), **_set(sample=sample, nearest=nearest), seed=seed)
+    measure(queries_bench, given, plan)
+
+
+@app.command("paper")
+def paper(
+    case: CaseName = None,
+    examples: Examples = None,
+    model: Model = None,
+    tokens: Tokens = None,
+    repeats: Annotated[
+        int, typer.Option("--queries", min=1, help="Queries that are timed one by one.", rich_help_panel=SIZES)
+    ] = 3,
+    sample: Sample = None,
+    depth: Depth = None,
+    only_fast: Annotated[
+        bool, typer.Option("--only-fast", help="Leave out batches of 128.", rich_help_panel=SIZES)
+    ] = False,
+    device: options.Device = None,
+    dtype: Dtype = Precision.AUTO,
+    memory_budget: Budget = None,
+    seed: options.Seed = 0,
+    out: Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """Table 1 of the paper on this hardware: kNN candidates and LiSSA with the paper's settings."""
+    given = locals()
+    kinds: dict[str, Any] = {"kinds": ("fast",)} if only_fast else {}
+    plan = paper_bench.Plan(queries=repeats, **_set(sample=sample, depth=depth), **kinds, seed=seed)
+    measure(paper_bench, given, plan)
+
+
+@app.command("peers")
+def peers(
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="A library to run; may be given again.", rich_help_panel=SIZES)
+    ] = None,
+    examples: Examples = None,
+    queries: Annotated[
+        int | None, typer.Option("--queries", min=1, help="Queries to explain.", rich_help_panel=SIZES)
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Of every process.", rich_help_panel=options.RUN)
+    ] = None,
+    work: Annotated[
+        Path, typer.Option("--work", help="Where environments and scores go.", rich_help_panel=options.RUN)
+    ] = Path("out/bench/peers"),
+    out: Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """Other libraries on the same model, data and queries, on a CPU, each in a virtual environment of its own."""
+    try:
+        bench = importlib.import_module("fastif.bench.peers")
+    except ModuleNotFoundError as error:
+        raise ConfigurationError("this version of fastif has no comparison with other libraries yet.") from error
+    figures = bench.run(work, **_set(only=only, examples=examples, queries=queries, threads=threads))
+    result = {"bench": "peers", "command": command_line(), "environment": environment("cpu"), **figures}
+    finish(result, bench.table(result), out or Path("out/bench/peers.json"), {"as_json": as_json})
+
+
+@app.command("page")
+def page(
+    figures: Annotated[Path, typer.Option("--figures", help="Directory of the files of runs.")] = Path(
+        "docs/benchmarks"
+    ),
+    out: Annotated[Path, typer.Option("--out", help="The page.")] = Path("docs/benchmarks.md"),
+) -> None:
+    """Make docs/benchmarks.md from the files in docs/benchmarks."""
+    pages.write_page(figures, out)
+    note(f"Written to {out}")
+
+
+def _set(**given: Any) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {name: value for name, value in given.items() if value is not None}
