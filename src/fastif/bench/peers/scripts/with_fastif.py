@@ -14,7 +14,7 @@ def explain(given, solver, **options):
     model = fastif.TorchModel(given.module, loss="cross_entropy")
     explainer = fastif.Explainer(model, given.train, solver=solver, progress=False, **options)
     scores = explainer.scores(given.queries)
-    NOTES["solver"] = scores.provenance["solver"]
+    NOTES["method"] = scores.provenance["method"]
     return scores.values
 
 
