@@ -1,0 +1,31 @@
+"""fastif on the shared problem, with its solvers, in float32 and with their defaults."""
+
+from functools import partial
+
+import fastif
+
+PACKAGES = ["fastif"]
+NOTES = {}
+
+
+def explain(given, solver, **options):
+    """Return the scores from an `Explainer`."""
+    options.setdefault("damping", given.damping)
+    model = fastif.TorchModel(given.module, loss="cross_entropy")
+    explainer = fastif.Explainer(model, given.train, solver=solver, progress=False, **options)
+    scores = explainer.scores(given.queries)
+    NOTES["method"] = scores.provenance["method"]
+    return scores.values
+
+
+METHODS = {
+    "auto": partial(explain, solver="auto"),
+    "ConjugateGradient, preconditioned": partial(explain, solver=fastif.ConjugateGradient(preconditioner_rank=100)),
+    "ConjugateGradient, preconditioned, loose": partial(
+        explain, solver=fastif.ConjugateGradient(preconditioner_rank=100, tolerance=0.1)
+    ),
+    "ConjugateGradient, Hessian": partial(explain, solver=fastif.ConjugateGradient(), curvature="hessian"),
+    "Lanczos": partial(explain, solver=fastif.Lanczos()),
+    "Lanczos, rank 100": partial(explain, solver=fastif.Lanczos(rank=100)),
+    "Identity": partial(explain, solver=fastif.Identity()),
+}
