@@ -1,11 +1,13 @@
 """A CUDA device gives the numbers of the CPU, and is left as it was."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 
 import fastif
+from fastif.solvers import steps
 from tests.problems import CASE_NAMES, CURVATURES, case, relative_error
 
 pytestmark = pytest.mark.gpu
@@ -36,8 +38,10 @@ def test_float32_scores_agree_with_the_cpu(name: str) -> None:
     expected = fastif.Explainer(model, it.train, damping=0.03).scores(it.queries).values
     moved = fastif.TorchModel(copy.deepcopy(it.module).cuda(), loss=it.loss, trainable=it.trainable)
     for train in (it.train, tuple(column.cuda() for column in it.train)):
-        seen = fastif.Explainer(moved, train, damping=0.03).scores(it.queries).values
+        seen = fastif.Explainer(moved, train, damping=0.03, precision="float32").scores(it.queries).values
         assert relative_error(seen, expected) < 1e-3
+        seen = fastif.Explainer(moved, train, damping=0.03).scores(it.queries).values
+        assert relative_error(seen, expected) < 3e-2  # tf32
 
 
 def test_self_influence_and_the_random_state_of_the_device() -> None:
@@ -76,3 +80,70 @@ def test_lanczos_and_padded_embeddings() -> None:
         )
         assert relative_error(seen.scores(data).values, expected.scores(data).values) < 1e-6
         assert relative_error(seen.self_influence(), expected.self_influence()) < 1e-6
+
+
+def classifier() -> Any:
+    """A tiny BERT on the GPU, with its data and queries; skipped where transformers are not."""
+    pytest.importorskip("transformers")
+    from fastif.integrations.huggingface import TextClassifier
+    from tests.integrations.huggingface import tiny
+
+    model = TextClassifier(tiny.module_of("bert", dtype=torch.float32).cuda(), tiny.tokenizer_of("bert"))
+    train = model.examples(list(tiny.TEXTS) * 30, list(tiny.LABELS) * 30)
+    return model, train, model.examples(list(tiny.QUERIES), list(tiny.QUERY_LABELS))
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_half_precision_is_near_float32(half: Any) -> None:
+    model, train, queries = classifier()
+    options: dict[str, Any] = {"damping": 1.0, "solver": fastif.Identity()}
+    expected = fastif.Explainer(model, train, precision="float32", **options).scores(queries).values
+    seen = fastif.Explainer(model, train, precision=half, **options).scores(queries).values
+    assert relative_error(seen, expected) < {"float16": 5e-3, "bfloat16": 4e-2}[half]
+    assert not torch.equal(seen, expected)
+
+
+def test_states_lie_on_the_gpu_unless_a_budget_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, train, queries = classifier()
+    free = fastif.Explainer(model, train, damping=1.0, precision="float32")
+    expected = free.scores(queries).values
+    assert free._seen.states.device.type == "cuda"  # type: ignore[attr-defined]
+    monkeypatch.setattr("fastif.prefix.OF_GPU", 0.0)
+    bound = fastif.Explainer(model, train, damping=1.0, precision="float32", memory_budget=2**30)
+    assert relative_error(bound.scores(queries).values, expected) < 1e-5
+    assert bound._seen.states.device.type == "cpu"  # type: ignore[attr-defined]
+
+
+def test_a_batch_that_does_not_fit_is_cut_in_two() -> None:
+    model, train, queries = classifier()
+    expected = fastif.Explainer(model, train, damping=1.0, precision="float32").scores(queries).values
+    explainer = fastif.Explainer(model, train, damping=1.0, precision="float32", batch_size=300)
+    explainer.scores(queries)
+    torch.cuda.empty_cache()
+    held, total = torch.cuda.memory_reserved(), torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((held + 2**21) / total)
+    try:
+        seen = explainer.scores(queries).values
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert relative_error(seen, expected) < 1e-5
+
+
+@pytest.mark.parametrize("curvature", CURVATURES)
+def test_recorded_steps_are_plain_steps(curvature: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, train, queries = classifier()
+    lissa = fastif.LiSSA.paper(scale=1e3, depth=40, batch_size=2, repeats=3)
+    options: dict[str, Any] = {"curvature": curvature, "solver": lissa, "precision": "float32"}
+    recorded = []
+    original = steps._Graph.__init__
+
+    def counted(self: Any, *given: Any) -> None:
+        original(self, *given)
+        recorded.append(1)
+
+    monkeypatch.setattr(steps._Graph, "__init__", counted)
+    seen = fastif.Explainer(model, train, **options).scores(queries).values
+    assert recorded
+    monkeypatch.setattr(steps, "FEWEST_STEPS", 10**9)
+    plain = fastif.Explainer(model, train, **options).scores(queries).values
+    assert relative_error(seen, plain) < 1e-4

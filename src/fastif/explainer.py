@@ -317,14 +317,24 @@ class Explainer:
         values: list[Tensor] = []
         solutions: list[Solution] = []
         notes: list[str] = []
-        done = 0
+        waiting: list[Block] = []  # solutions that are scored together: a scan costs little more for many
         with self._resources.working():
             solver, damping = self._prepared
             selection = self._select(queries, reduce)
+            most = self._resources.directions_at_once
+
+            def score() -> None:
+                first = sum(map(len, values))
+                directions = vectors.join(waiting)
+                waiting.clear()
+                values.append(-selection.score(directions, partial(self._scan, notes=notes), first=first))
+
             for block in queries.gradients(self._operator.jacobian.gradients, mean=reduce == "mean"):
+                if waiting and sum(map(vectors.width, waiting)) + vectors.width(block) > most:
+                    score()
                 solutions.append(self._pieces.solve(solver, block, damping.value or 0.0))
-                values.append(-selection.score(solutions[-1].value, partial(self._scan, notes=notes), first=done))
-                done += vectors.width(block)
+                waiting.append(solutions[-1].value)
+            score()
         table = torch.cat(values)
         provenance = {
             **self.provenance(),

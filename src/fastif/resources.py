@@ -80,8 +80,15 @@ class Resources:
     @property
     def vectors_at_once(self) -> int:
         """How many vectors may be solved for together."""
-        parameters = self.model.parameters
-        bytes_each = VECTORS_IN_A_SOLVE * sum(tensor.nbytes for tensor in parameters.values())
+        return self._room_for(VECTORS_IN_A_SOLVE)
+
+    @property
+    def directions_at_once(self) -> int:
+        """How many solutions may wait, to be scored in one scan of the data."""
+        return self._room_for(1)
+
+    def _room_for(self, vectors_each: int) -> int:
+        bytes_each = vectors_each * sum(tensor.nbytes for tensor in self.model.parameters.values())
         device = self.model.device
         with memory.limited(self.memory_budget, device):
             room = memory.share(device, OF_MEMORY_BLOCK, BLOCK_BYTES)

@@ -20,6 +20,8 @@ from fastif.prefix import PrefixCache
 from fastif.solvers import PreparedSolver, Solution
 from fastif.vectors import Block
 
+HOST_BYTES = 6e10  # of main memory for states, so that no disk is timed
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -44,6 +46,7 @@ class Settings:
 class SharedCache(PrefixCache):
     """A prefix cache that gives every explainer of the same data the same states, so that they are made once."""
 
+    memory: float = HOST_BYTES
     views: dict[int, Examples] = field(default_factory=dict, compare=False, repr=False)
 
     def view(self, model: Any, examples: Examples, **options: Any) -> Examples:

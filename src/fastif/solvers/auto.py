@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fastif import memory
 from fastif.curvature import CurvatureOperator
 from fastif.solvers.base import PreparedSolver, Solver
 from fastif.solvers.cg import ConjugateGradient
@@ -14,6 +15,7 @@ EXACT_WORK = 1e8  # parameters x examples of the primal matrix; beyond it conjug
 # parameters x positions of all examples in a pass, so that it takes a few seconds; and the fewest examples to take
 PASS_WORK = {"cpu": 5e10, "cuda": 5e11}
 LEAST_SUBSAMPLE = {"cpu": 500, "cuda": 4096}
+PRECONDITIONER_RANK, PRECONDITIONER_PART = 32, 0.05  # at most, and what it may take of a GPU's memory
 EIGENVECTOR_BYTES = 2**29  # a few times as much while they are looked for
 
 
@@ -49,13 +51,25 @@ def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
     soon = form == "dual" or operator.size * operator.examples <= EXACT_WORK
     if side <= EXACT_SIDE and soon and memory_needed(operator, form) <= EXACT_MEMORY:
         return Exact(form)
-    return ConjugateGradient(subsample=affordable_examples(operator), seed=seed)
+    return ConjugateGradient(
+        subsample=affordable_examples(operator), preconditioner_rank=affordable_preconditioner(operator), seed=seed
+    )
 
 
 def affordable_rank(operator: CurvatureOperator) -> int:
     """Return how many eigenvectors fit into memory."""
     size = sum(tensor.nbytes for tensor in operator.model.parameters.values())
     return int(max(4, min(64, EIGENVECTOR_BYTES // size)))
+
+
+def affordable_preconditioner(operator: CurvatureOperator) -> int:
+    """Return the rank of a preconditioner, made once: on a GPU, where many vectors cost little more than one."""
+    device = next(iter(operator.model.parameters.values())).device
+    if device.type != "cuda" or operator.kind != "gauss-newton":
+        return 0
+    size = sum(tensor.nbytes for tensor in operator.model.parameters.values())
+    fits = int(PRECONDITIONER_PART * memory.available(device)) // size
+    return min(PRECONDITIONER_RANK, fits)
 
 
 def affordable_examples(operator: CurvatureOperator) -> int | None:

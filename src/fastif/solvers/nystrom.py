@@ -19,6 +19,8 @@ from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError
 from fastif.vectors import Block
 
+COLUMNS = 2**20  # that are multiplied in double precision at one time
+
 
 @dataclass(frozen=True)
 class Nystrom:
@@ -42,13 +44,13 @@ class Nystrom:
         # a small shift makes the Cholesky factor exist in spite of rounding; it is taken off again below
         shift = rank**0.5 * torch.finfo(image.dtype).eps * float(image.norm())
         image = image + shift * test
-        core = (image @ test.T).double()
+        core = _gram(image, test)
         factor = torch.linalg.cholesky((core + core.T) / 2)
-        root = torch.linalg.solve_triangular(factor, image.double(), upper=False)
-        values, rotation = torch.linalg.eigh(root @ root.T)
+        inverse = torch.linalg.inv(factor)
+        values, rotation = torch.linalg.eigh(inverse @ _gram(image, image) @ inverse.T)
         kept = values > max(10 * shift, 0.0)
-        basis = (rotation[:, kept].T @ root) / values[kept].sqrt()[:, None]
-        return cls((values[kept] - shift).to(image.dtype), basis.to(image.dtype), like)
+        turn = (rotation[:, kept].T @ inverse) / values[kept].sqrt()[:, None]
+        return cls((values[kept] - shift).to(image.dtype), turn.to(image.dtype) @ image, like)
 
     @property
     def rank(self) -> int:
@@ -63,3 +65,10 @@ class Nystrom:
         inside = flat @ self.basis.T
         weights = (self.values.min() + damping) / (self.values + damping) - 1
         return vectors.unflatten(flat + (inside * weights) @ self.basis, self.like)
+
+
+def _gram(left: Tensor, right: Tensor) -> Tensor:
+    """Return left right^T in double precision, some columns at a time: all of them would take twice the memory."""
+    pairs = zip(left.split(COLUMNS, dim=1), right.split(COLUMNS, dim=1), strict=True)
+    parts = [one.double() @ other.double().T for one, other in pairs]
+    return torch.stack(parts).sum(dim=0)

@@ -79,8 +79,8 @@ class PreparedPaperLiSSA:
             mean = vectors.add(vectors.scale(image, 1 / size), state, operator.weight_decay)
             return vectors.add(vectors.add(right, state, 1 - knobs.damp), mean, -1 / knobs.scale)
 
+        operator.progress("solving", 0, knobs.depth)
         state = run_steps(operator, right, ids, update, groups=knobs.repeats, look=self._report)
-        operator.progress("solving", knobs.depth, knobs.depth)
         samples = vectors.scale(state, 1 / knobs.scale)
         value, error = summarise_repeats(samples, knobs.repeats)
         some = operator.subsample(RESIDUAL_EXAMPLES, seed=knobs.seed)  # it is for the record alone
