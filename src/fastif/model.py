@@ -19,7 +19,7 @@ from fastif.front import FrozenFront
 from fastif.keeping import content_sha256
 from fastif.losses import NamedLoss, PerExample, resolve_loss
 from fastif.parameters import Choice, split_parameters, unwrap
-from fastif.precision import wide
+from fastif.precision import matmuls, wide
 
 
 class Model(Protocol):
@@ -197,6 +197,10 @@ class TorchModel:
 
     def check(self, batch: Batch) -> None:
         """Raise unless a placed batch gives finite losses, each from its own example alone."""
+        with matmuls("float32", self.device):  # tf32 rounds by more than what is looked for
+            self._check(batch)
+
+    def _check(self, batch: Batch) -> None:
         versions = [tensor._version for tensor in batch.tensors().values() if not tensor.is_inference()]
         outputs = self._first_outputs(batch)
         losses = self._first_losses(outputs, batch)

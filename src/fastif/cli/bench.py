@@ -232,6 +232,10 @@ def paper(
     ] = 3,
     sample: Sample = None,
     depth: Depth = None,
+    candidates: Annotated[
+        list[int] | None,
+        typer.Option("--candidates", help="Only rows with so many; 0 for all examples.", rich_help_panel=SIZES),
+    ] = None,
     only_fast: Annotated[
         bool, typer.Option("--only-fast", help="Leave out batches of 128.", rich_help_panel=SIZES)
     ] = False,
@@ -244,8 +248,9 @@ def paper(
 ) -> None:
     """Table 1 of the paper on this hardware: kNN candidates and LiSSA with the paper's settings."""
     given = locals()
-    kinds: dict[str, Any] = {"kinds": ("fast",)} if only_fast else {}
-    plan = paper_bench.Plan(queries=repeats, **_set(sample=sample, depth=depth), **kinds, seed=seed)
+    fast = tuple(kind for kind, (size, *_) in paper_bench.KINDS.items() if size == 1)
+    rows = {"kinds": fast if only_fast else None, "candidates": tuple(candidates) if candidates else None}
+    plan = paper_bench.Plan(queries=repeats, **_set(sample=sample, depth=depth, **rows), seed=seed)
     measure(paper_bench, given, plan)
 
 
