@@ -3,7 +3,7 @@
 On a GPU "tf32" multiplies float32 matrices with eleven bits of each number and adds in float32: scores correlate with
 those of float32 to 0.999999, and come several times sooner. "float16" and "bfloat16" run the frozen layers and
 the scan of the training data in half precision, with sums, losses and scores in float32; the solve stays in tf32. A CPU
-computes in the model's dtype unless one of these two is asked for.
+computes in the model's dtype, whatever is asked for.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ def resolve(precision: Precision, device: torch.device, dtype: torch.dtype) -> P
     check_precision(precision)
     if dtype == torch.float64:
         return "float32"  # asks for nothing less than the model's own
-    if precision == "auto":
-        return "tf32" if device.type == "cuda" else "float32"
-    return precision
+    if device.type != "cuda":
+        return "float32"  # a CPU is slower in any other
+    return "tf32" if precision == "auto" else precision
 
 
 @contextlib.contextmanager

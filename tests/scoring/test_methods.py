@@ -226,3 +226,36 @@ def test_all_ways_on_a_gpu_equal_forward_mode_on_the_cpu(name: str, dtype: torch
         for method in METHODS:
             assert relative_error(scan(moved, data, block, batch_size=7, method=method), expected) < tolerance, method
         assert relative_error(low_rank.scan(moved, data, block, rank=99), expected) < tolerance
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["transformer", "mlp_dropout"])
+def test_scores_in_half_precision_are_near(name: str, half: torch.dtype) -> None:
+    it = case(name, torch.float32)
+    model, data = model_of(it), fastif.Examples(it.train)
+    directions = vectors.random(model.parameters, 3, seed=0)
+    expected = scan(model, data, directions, batch_size=7)
+    seen = scan(model, data, directions, batch_size=7, half=model.in_half(half))
+    assert relative_error(seen, expected) < {torch.float16: 5e-3, torch.bfloat16: 4e-2}[half]
+    assert not torch.equal(seen, expected)
+
+
+def test_a_layer_without_half_precision_is_scored_in_full() -> None:
+    it = case("cnn_batchnorm", torch.float32)
+    model, data = model_of(it), fastif.Examples(it.train)
+    directions = vectors.random(model.parameters, 3, seed=0)
+    seen = scan(model, data, directions, half=model.in_half(torch.bfloat16))
+    assert relative_error(seen, scan(model, data, directions)) < 1e-5
+
+
+def test_what_half_precision_cannot_hold_is_scored_again() -> None:
+    it = case("mlp_dropout", torch.float32)
+    model = model_of(it)
+    inputs = it.train[0].clone()
+    inputs[3] *= 1e6  # beyond float16
+    data = fastif.Examples((inputs, *it.train[1:]))
+    directions = vectors.random(model.parameters, 3, seed=0)
+    expected = scan(model, data, directions)
+    seen = scan(model, data, directions, half=model.in_half(torch.float16))
+    assert torch.isfinite(seen).all()
+    assert relative_error(seen[:, 3], expected[:, 3]) < 1e-5

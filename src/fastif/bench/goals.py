@@ -26,6 +26,7 @@ class Goal:
         bar: what it should reach.
         stretch: what would be better still, None if nothing.
         more: whether more is better.
+        all_runs: whether every run has to reach it, so that the worst of them counts and not the best.
     """
 
     what: str
@@ -35,12 +36,15 @@ class Goal:
     bar: float
     stretch: float | None = None
     more: bool = False
+    all_runs: bool = False
 
-    def best(self, runs: Iterable[Run]) -> float | None:
-        """Return the best figure of all runs of this goal's benchmark and case."""
+    def value(self, runs: Iterable[Run]) -> float | None:
+        """Return the figure of all runs of this goal's benchmark and case that counts."""
         found = [self.figure(run) for run in runs if (run["bench"], run.get("case", {}).get("name")) == self.where]
         known = [value for value in found if value is not None]
-        return (max(known) if self.more else min(known)) if known else None
+        if not known:
+            return None
+        return max(known) if self.more != self.all_runs else min(known)
 
     def verdict(self, value: float) -> str:
         """Return whether the goal is reached, or by how much it is missed."""
@@ -128,8 +132,8 @@ GOALS = (
          _full(_row("seconds", k=1000, kind="fast")), seconds, 2, 0.5),
     Goal("the same with Gauss-Newton curvature", PAPER,
          _full(_row("seconds", k=1000, kind="fast-gauss-newton")), seconds, 2, 0.5),
-    Goal("fast scores against float32: Pearson", SCAN, _full(_fidelity("pearson")), agreement, 0.9999, more=True),
-    Goal("fast scores against float32: top 100", SCAN, _full(_fidelity("overlap")), agreement, 0.98, more=True),
+    Goal("fast scores against float32: Pearson", SCAN, _full(_fidelity("pearson")), agreement, 0.9999, more=True, all_runs=True),
+    Goal("fast scores against float32: top 100", SCAN, _full(_fidelity("overlap")), agreement, 0.98, more=True, all_runs=True),
     Goal("peak GPU memory with a budget of 16 GiB", SCAN, _peak_in_budget, size, 16 * 2**30),
     Goal(f"{SMALL}one query, against naive scores", CPU,
          _on_cpu(_row("ratio_to_naive_scores", queries=1, way=ALL)), ratio, 12, 20, more=True),
@@ -143,7 +147,7 @@ def goals_table(runs: list[Run]) -> str:
     """Return the goals that some run has a figure for."""
     rows = []
     for goal in GOALS:
-        value = goal.best(runs)
+        value = goal.value(runs)
         if value is not None:
             sign = "at least" if goal.more else "at most"
             rows.append([goal.what, f"{sign} {goal.words(goal.bar)}", goal.words(value), goal.verdict(value)])

@@ -13,6 +13,7 @@ from fastif.apps.audit import DEFAULT_RANKING, Audit, audit
 from fastif.cli import options
 from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.draw_audit import draw_audit
+from fastif.cli.explain import BATCH_SIZE
 from fastif.cli.loading import as_examples, load_model, load_table, plain_arguments
 from fastif.cli.suspects import check_place, suspects, write_suspects
 from fastif.errors import ConfigurationError
@@ -24,7 +25,6 @@ from fastif.progress import Progress
 from fastif.solvers import Auto
 from fastif.store import RunStore
 
-BATCH_SIZE = 64
 UNFINISHED = ".unfinished"
 EPILOG = "Example: fastif audit runs/sentiment --train train.csv -o suspects.csv"
 
@@ -72,7 +72,8 @@ def audit_command(
     trust_remote_code: options.TrustRemoteCode = False,
     cache: options.Cache = None,
     device: options.Device = None,
-    dtype: options.DtypeOption = options.Dtype.FLOAT32,
+    dtype: options.DtypeOption = options.Dtype.AUTO,
+    memory_budget: options.MemoryBudget = None,
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
@@ -121,10 +122,12 @@ def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> 
             examples,
             solver=Auto(seed=it.seed, eigenvectors=True),
             damping="auto" if it.damping is None else it.damping,
-            batch_size=it.batch_size or BATCH_SIZE,
+            batch_size=it.batch_size or BATCH_SIZE.get(model.device.type),
             progress=progress,
             prefix_cache=PrefixCache(directory=it.cache or states, storage=options.storage(it.dtype)),
             keep=keep,
+            precision=options.precision(it.dtype),
+            memory_budget=options.read_bytes(it.memory_budget),
         )
         return _told(explainer, examples, table, audit(explainer), it)
 

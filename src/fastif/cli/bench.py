@@ -2,7 +2,6 @@
 
 import importlib
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,18 +26,7 @@ app = typer.Typer(
     help="How fast it is, against the naive way and other libraries; baselines are measured in the same run.",
     no_args_is_help=True,
 )
-UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 SIZES = "What is measured"
-
-
-class Precision(StrEnum):
-    """What numbers are computed in."""
-
-    AUTO = "auto"
-    FLOAT32 = "float32"
-    TF32 = "tf32"
-    BFLOAT16 = "bfloat16"
-    FLOAT16 = "float16"
 
 
 CaseName = Annotated[
@@ -78,30 +66,6 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", help="Where the figures go; out/bench unless given.", rich_help_panel=options.RUN),
 ]
-Dtype = Annotated[Precision, typer.Option("--dtype", help="What fastif computes in.", rich_help_panel=options.RUN)]
-Budget = Annotated[
-    str | None,
-    typer.Option("--memory-budget", help="What fastif may take, such as 16GiB.", rich_help_panel=options.RUN),
-]
-
-
-def read_bytes(words: str | None) -> int | None:
-    """Return a number of bytes that was written with a unit.
-
-    >>> read_bytes("16GiB"), read_bytes("2 MB")
-    (17179869184, 2000000)
-    """
-    if words is None:
-        return None
-    text = words.strip().upper()
-    unit = text.lstrip("0123456789. ")
-    try:
-        value = float(text.removesuffix(unit)) * UNITS[unit or "B"]
-    except (ValueError, KeyError):
-        value = 0.0
-    if not value >= 1:
-        raise ConfigurationError(f"--memory-budget {words} is no amount of memory: write it as 16GiB or 800MB.")
-    return int(value)
 
 
 def read_counts(words: str | None) -> dict[str, Any]:
@@ -120,8 +84,7 @@ def read_counts(words: str | None) -> dict[str, Any]:
 def measure(bench: Any, given: dict[str, Any], plan: Any) -> None:
     """Make the case, run a benchmark on it, show its tables and write its figures."""
     device = pick_device(given["device"]).type
-    settings = Settings(given["dtype"].value, read_bytes(given["memory_budget"]))
-    settings.options()  # says now what this version does not know
+    settings = Settings(options.precision(given["dtype"]), options.read_bytes(given["memory_budget"]))
     name = given["case"] or ("bert-base" if device == "cuda" else "minilm-sst2")
     wanted = Wanted(given["examples"], device, given["seed"], given.get("model"), given.get("tokens"))
     case = make_case(name, wanted)
@@ -165,8 +128,8 @@ def scan(
         int, typer.Option("--reference", min=2, help="Scores compared with float32 ones.", rich_help_panel=SIZES)
     ] = 20_000,
     device: options.Device = None,
-    dtype: Dtype = Precision.AUTO,
-    memory_budget: Budget = None,
+    dtype: options.DtypeOption = options.Dtype.AUTO,
+    memory_budget: options.MemoryBudget = None,
     seed: options.Seed = 0,
     out: Out = None,
     as_json: options.Json = False,
@@ -186,8 +149,8 @@ def solve(
     queries: Queries = None,
     depth: Depth = None,
     device: options.Device = None,
-    dtype: Dtype = Precision.AUTO,
-    memory_budget: Budget = None,
+    dtype: options.DtypeOption = options.Dtype.AUTO,
+    memory_budget: options.MemoryBudget = None,
     seed: options.Seed = 0,
     out: Out = None,
     as_json: options.Json = False,
@@ -209,8 +172,8 @@ def queries(
         int | None, typer.Option("--nearest", min=1, help="Candidates of two stages.", rich_help_panel=SIZES)
     ] = None,
     device: options.Device = None,
-    dtype: Dtype = Precision.AUTO,
-    memory_budget: Budget = None,
+    dtype: options.DtypeOption = options.Dtype.AUTO,
+    memory_budget: options.MemoryBudget = None,
     seed: options.Seed = 0,
     out: Out = None,
     as_json: options.Json = False,
@@ -240,8 +203,8 @@ def paper(
         bool, typer.Option("--only-fast", help="Leave out batches of 128.", rich_help_panel=SIZES)
     ] = False,
     device: options.Device = None,
-    dtype: Dtype = Precision.AUTO,
-    memory_budget: Budget = None,
+    dtype: options.DtypeOption = options.Dtype.AUTO,
+    memory_budget: options.MemoryBudget = None,
     seed: options.Seed = 0,
     out: Out = None,
     as_json: options.Json = False,

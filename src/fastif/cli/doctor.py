@@ -47,7 +47,7 @@ def doctor(
     trust_remote_code: options.TrustRemoteCode = False,
     cache: options.Cache = None,
     device: options.Device = None,
-    dtype: options.DtypeOption = options.Dtype.FLOAT32,
+    dtype: options.DtypeOption = options.Dtype.AUTO,
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
@@ -66,7 +66,7 @@ def doctor(
     columns = {"text": text, "text_pair": text_pair, "label": label, "slice": slice, "split": split}
     plan: dict[str, Any] = {
         "queries": query_count,
-        "batch_size": batch_size or BATCH_SIZE[pick_device(device).type == "cuda"],
+        "batch_size": batch_size or BATCH_SIZE.get(pick_device(device).type, 512),
         "cache": PrefixCache(directory=cache, storage=options.storage(dtype)),
     }
     if classifier is not None:

@@ -22,7 +22,7 @@ from fastif.progress import Progress
 from fastif.solvers import Auto
 from fastif.store import RunStore
 
-BATCH_SIZE = {False: 64, True: 512}  # by whether it runs on a GPU
+BATCH_SIZE = {"cpu": 64}  # on a GPU as many as its memory holds
 EPILOG = "Example: fastif explain runs/sentiment --train train.csv --query dev.csv --wrong -o runs/why"
 
 
@@ -62,7 +62,8 @@ def explain(
     trust_remote_code: options.TrustRemoteCode = False,
     cache: options.Cache = None,
     device: options.Device = None,
-    dtype: options.DtypeOption = options.Dtype.FLOAT32,
+    dtype: options.DtypeOption = options.Dtype.AUTO,
+    memory_budget: options.MemoryBudget = None,
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
@@ -109,10 +110,12 @@ def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> 
             train,
             solver=Auto(seed=it.seed),
             damping="auto" if it.damping is None else it.damping,
-            batch_size=it.batch_size or BATCH_SIZE[model.device.type == "cuda"],
+            batch_size=it.batch_size or BATCH_SIZE.get(model.device.type),
             progress=progress,
             prefix_cache=PrefixCache(directory=it.cache or states, storage=options.storage(it.dtype)),
             keep=keep,
+            precision=options.precision(it.dtype),
+            memory_budget=options.read_bytes(it.memory_budget),
         )
         return explain_queries(explainer, queries, rows, table, top=it.top)
 

@@ -6,17 +6,48 @@ from typing import Annotated, Literal
 
 import typer
 
+from fastif.errors import ConfigurationError
+from fastif.precision import Precision
+
 DATA = "Data"
 MODEL = "Model"
 RUN = "Run"
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
 class Dtype(StrEnum):
     """What numbers are computed and kept in."""
 
+    AUTO = "auto"
     FLOAT32 = "float32"
-    FLOAT64 = "float64"
+    TF32 = "tf32"
+    FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
+    FLOAT64 = "float64"
+
+
+def precision(dtype: Dtype) -> Precision:
+    """Return the precision of an explainer; float64 is a matter of the model."""
+    return "auto" if dtype is Dtype.FLOAT64 else dtype.value  # type: ignore[return-value]
+
+
+def read_bytes(words: str | None) -> int | None:
+    """Return a number of bytes that was written with a unit.
+
+    >>> read_bytes("16GiB"), read_bytes("2 MB")
+    (17179869184, 2000000)
+    """
+    if words is None:
+        return None
+    text = words.strip().upper()
+    unit = text.lstrip("0123456789. ")
+    try:
+        value = float(text.removesuffix(unit)) * UNITS[unit or "B"]
+    except (ValueError, KeyError):
+        value = 0.0
+    if not value >= 1:
+        raise ConfigurationError(f"--memory-budget {words} is no amount of memory: write it as 16GiB or 800MB.")
+    return int(value)
 
 
 def storage(dtype: Dtype) -> Literal["model", "bfloat16"]:
@@ -68,15 +99,19 @@ DtypeOption = Annotated[
     Dtype,
     typer.Option(
         "--dtype",
-        help="float32; float64 for exactness; bfloat16 keeps the states of frozen layers in half the memory and "
-        "computes the rest in float32.",
+        help="auto: tf32 on a GPU, float32 elsewhere. float16 is fastest on a GPU. On a CPU, bfloat16 keeps the states "
+        "of frozen layers in half the memory and computes in float32. float64 for exactness.",
         rich_help_panel=RUN,
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of everything that is drawn at random.", rich_help_panel=RUN)]
+MemoryBudget = Annotated[
+    str | None,
+    typer.Option("--memory-budget", help="What may be taken on the device, such as 16GiB.", rich_help_panel=RUN),
+]
 BatchSize = Annotated[
     int | None,
-    typer.Option("--batch-size", min=1, help="Texts that are computed together.", rich_help_panel=RUN),
+    typer.Option("--batch-size", min=1, help="Texts of a mean length that are computed together.", rich_help_panel=RUN),
 ]
 Cache = Annotated[
     Path | None,

@@ -35,7 +35,7 @@ def rerun(
         raise StoredFileError(f"{out} is the run itself; choose another directory for the new one.")
     with tempfile.TemporaryDirectory() as scratch:
         place = out or Path(scratch) / "run"
-        arguments = dict(before.request["arguments"])
+        arguments = {"memory_budget": None, **before.request["arguments"]}  # which runs of old do not have
         arguments["dtype"] = Dtype(arguments["dtype"])
         with Bars(quiet=as_json) as bars:
             perform(arguments, place, bars)

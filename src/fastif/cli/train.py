@@ -75,7 +75,7 @@ def train(
     max_length: options.MaxLength = None,
     cache: options.Cache = None,
     device: options.Device = None,
-    dtype: options.DtypeOption = options.Dtype.FLOAT32,
+    dtype: options.DtypeOption = options.Dtype.AUTO,
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:

@@ -118,12 +118,14 @@ def scan_captured(
     def score_in_half(batch: Batch) -> Tensor:
         try:
             return half_scores(half, batch, narrow, plan, product)
-        except CaptureError:
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:  # layers that depend on the data, or have no half precision
             return batch_zeros(directions, batch).fill_(torch.nan)
 
     values = run(score_in_half, half, ids=ids)
     wrong = (~torch.isfinite(values)).any(dim=0).nonzero()[:, 0]
-    if len(wrong):  # beyond the range of half precision
+    if len(wrong):  # beyond what half precision can do
         values[:, wrong] = run(score, model, ids=wrong if ids is None else ids[wrong])
     return values
 

@@ -1,0 +1,85 @@
+"""Precision, memory and batch sizes follow from few settings; a batch that does not fit is cut."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import fastif
+from fastif import memory, precision
+from fastif.batch import Batch
+from fastif.errors import ConfigurationError
+from fastif.fitting import fitting
+from fastif.resources import CPU_BATCH, Resources
+from tests.problems import case, model_of
+
+CPU = torch.device("cpu")
+
+
+def resources(**changes: Any) -> Resources:
+    settings = {"precision_name": "auto", "memory_budget": None, "batch_size": None, **changes}
+    return Resources(model_of(case("mlp_dropout", torch.float32)), **settings)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"precision_name": "float8"}, "precision must be one of auto, float32"),
+        ({"memory_budget": 1000}, "at least 268,435,456"),
+        ({"memory_budget": "16GiB"}, "memory_budget must be a number of bytes"),
+        ({"batch_size": 0}, "batch_size must be a whole number"),
+        ({"batch_size": True}, "batch_size must be a whole number"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        resources(**change)
+
+
+def test_a_cpu_computes_in_the_dtype_of_the_model() -> None:
+    assert resources(precision_name="float16").half is None
+    assert precision.resolve("auto", torch.device("cuda"), torch.float32) == "tf32"
+    assert precision.resolve("float16", torch.device("cuda"), torch.float32) == "float16"
+    assert precision.resolve("float16", torch.device("cuda"), torch.float64) == "float32"
+
+
+def test_a_budget_holds_within_its_context_alone() -> None:
+    before = memory.available(CPU)
+    with memory.limited(2**29, CPU), memory.limited(2**29, CPU):
+        assert memory.available(CPU) == 2**29
+    assert memory.available(CPU) == before
+
+
+def test_batch_sizes_and_blocks() -> None:
+    found = resources()
+    data = fastif.Examples(case("mlp_dropout", torch.float32).train)
+    assert found.batch_size(data) == CPU_BATCH
+    assert resources(batch_size=7).batch_size(data) == 7
+    assert 1 <= found.vectors_at_once <= found.directions_at_once
+
+
+def test_a_batch_that_does_not_fit_is_cut_until_it_does() -> None:
+    batch = Batch((torch.arange(11.0),), torch.arange(11.0), torch.arange(11))
+    tried: list[int] = []
+
+    def work(some: Batch) -> torch.Tensor:
+        tried.append(len(some))
+        if len(some) > 3:
+            raise torch.OutOfMemoryError
+        return some.targets
+
+    assert torch.equal(torch.cat(fitting(work, batch)), batch.targets)
+    assert tried[:2] == [11, 5]
+    with pytest.raises(torch.OutOfMemoryError):
+        fitting(lambda some: (_ for _ in ()).throw(torch.OutOfMemoryError()), batch)
+
+
+def test_examples_of_unequal_lengths_are_cut_by_positions() -> None:
+    data = fastif.Examples((torch.zeros(1000, 1), torch.zeros(1000)))
+    data.lengths = torch.randint(1, 100, (1000,), generator=torch.Generator().manual_seed(0))
+    order = data.everyone()[data.by_length(data.everyone())]
+    batches = list(data.batches(64, order))
+    assert torch.equal(torch.cat([batch.ids for batch in batches]), order)
+    most = 64 * float(data.lengths.double().mean())
+    assert all(len(batch) * int(data.lengths[batch.ids].max()) <= most for batch in batches)
+    assert len(batches[0]) < 64 < max(map(len, batches))
