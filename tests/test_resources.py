@@ -83,3 +83,6 @@ def test_examples_of_unequal_lengths_are_cut_by_positions() -> None:
     most = 64 * float(data.lengths.double().mean())
     assert all(len(batch) * int(data.lengths[batch.ids].max()) <= most for batch in batches)
     assert len(batches[0]) < 64 < max(map(len, batches))
+    few = list(data.batches(64, order, most=20))
+    assert torch.equal(torch.cat([batch.ids for batch in few]), order)
+    assert max(map(len, few)) <= 20

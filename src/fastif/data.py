@@ -119,25 +119,25 @@ class Examples:
                 "same shapes, or pass fastif.Examples(data, collate=...) with a function that pads them."
             ) from error
 
-    def batches(self, batch_size: int, ids: Tensor | None = None) -> Iterator[Batch]:
+    def batches(self, batch_size: int, ids: Tensor | None = None, *, most: int | None = None) -> Iterator[Batch]:
         """Yield all examples, or those with the given numbers, in order.
 
         Of examples of unequal lengths, a batch has as many padded positions as `batch_size` of a mean length have:
-        fewer long ones, and more short ones.
+        fewer long ones, and more short ones; never more than `most`.
         """
-        for chunk in self._cut(batch_size, self.everyone() if ids is None else ids):
+        for chunk in self._cut(batch_size, self.everyone() if ids is None else ids, most or MOST_TIMES * batch_size):
             yield self.batch(chunk)
 
-    def _cut(self, batch_size: int, ids: Tensor) -> Iterator[Tensor]:
+    def _cut(self, batch_size: int, ids: Tensor, most: int) -> Iterator[Tensor]:
         if self.lengths is None:
-            yield from ids.split(batch_size)
+            yield from ids.split(min(batch_size, most))
             return
-        most = batch_size * float(self.lengths.double().mean())
+        room = batch_size * float(self.lengths.double().mean())
         start = 0
         while start < len(ids):
-            longest = self.lengths[ids[start : start + MOST_TIMES * batch_size]].cummax(0).values
+            longest = self.lengths[ids[start : start + most]].cummax(0).values
             positions = longest * torch.arange(1, len(longest) + 1)
-            count = max(1, int((positions <= most).sum()))
+            count = max(1, int((positions <= room).sum()))
             count = count // ALIGNED * ALIGNED or count
             yield ids[start : start + count]
             start += count

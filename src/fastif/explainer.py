@@ -19,7 +19,7 @@ from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selec
 from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
-from fastif.errors import ConfigurationError, ModelError, NonFiniteError
+from fastif.errors import ConfigurationError, ModelError
 from fastif.explanation import Explanation, QueryExplanation, strongest
 from fastif.keeping import Keep, Tensors, nothing_kept
 from fastif.left_out import LeaveOneOut, LeftOut, few_of, left_out
@@ -110,7 +110,7 @@ class Explainer:
             for data in {id(each): each for each in (self.train, hessian)}.values():
                 model.check(model.place(data.batch(range(min(len(data), 8)))))
         self.batch_size = self._resources.batch_size(self.train)
-        self._versions = _versions(model)
+        self._versions = model.versions
         self._prefix_cache, self._pieces = prefix_cache, Pieces(keep)
         self._seen = self._with_prefix(self.train)
         self._operator = CurvatureOperator(
@@ -168,7 +168,6 @@ class Explainer:
                 batch_size=min(self._resources.vectors_at_once, self.batch_size),
                 progress=self._progress,
             )
-        _check_finite(values, "self-influence")
         return values, errors
 
     def left_out(self, summarise: Callable[[LeftOut], Tensors] = LeftOut.everything) -> Tensors:
@@ -300,7 +299,7 @@ class Explainer:
 
     def _check_weights(self) -> None:
         """Raise if the model was trained on since this explainer was made: what is prepared would not fit it."""
-        if self._versions != _versions(self.model):
+        if self._versions != self.model.versions:
             raise ModelError(
                 "the weights of the model have changed since this explainer was made, so that the curvature it holds "
                 "belongs to other weights. Make a new fastif.Explainer (and TorchModel) after further training."
@@ -396,17 +395,3 @@ class Explainer:
             return data
         model = self._resources.half or self.model
         return self._prefix_cache.view(model, data, batch_size=self.batch_size, progress=self._progress)
-
-
-def _versions(model: TorchModel) -> list[int]:
-    """Return how often each parameter was written to, as torch counts it; an inference tensor has no count."""
-    return [tensor._version for tensor in model.parameters.values() if not tensor.is_inference()]
-
-
-def _check_finite(values: Tensor, what: str) -> None:
-    if not torch.isfinite(values).all():
-        index = int((~torch.isfinite(values)).nonzero()[0])
-        raise NonFiniteError(
-            f"the {what} of training example {index} is {values[index].item()}. Its gradient is not finite: look at "
-            "that example, or use float64."
-        )

@@ -175,7 +175,7 @@ def left_out(
     order = data.by_length(ids)
     kept: list[Tensors] = []
     done = 0
-    for batch in data.batches(min(batch_size, leave.examples_at_once), ids[order]):
+    for batch in data.batches(batch_size, ids[order], most=leave.examples_at_once):
         progress("leaving out", done, len(ids))
         told = summarise(leave(leave.model.place(batch), weights[batch.ids]))
         kept.append({name: value.cpu() for name, value in told.items()})

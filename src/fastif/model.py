@@ -111,6 +111,11 @@ class TorchModel:
         kind = type(self._module).__name__
         return f"TorchModel({kind}, loss={self.loss_name}, influence through {chosen:,} of {every:,} parameters)"
 
+    @property
+    def versions(self) -> list[int]:
+        """How often each parameter was written to, as torch counts it; an inference tensor has no count."""
+        return [tensor._version for tensor in self._parameters.values() if not tensor.is_inference()]
+
     def in_half(self, dtype: torch.dtype) -> Self:
         """Return the same model with weights in half precision; losses are taken in float32."""
         other = copy.copy(self)

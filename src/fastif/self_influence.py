@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fastif import vectors
 from fastif.data import Examples
+from fastif.errors import NonFiniteError
 from fastif.jacobian import CHECKED_EXAMPLES, Jacobian
 from fastif.model import Model
 from fastif.progress import Progress, silent
@@ -36,7 +37,7 @@ def self_influence(
     weakest_kept = float(system.values.min()) if len(system.values) else system.rest
     slack = max(0.0, outside - 1 / (weakest_kept + damping)) if system.has_rest else 0.0
     jacobian = Jacobian(model, model.place(data.batch(range(min(CHECKED_EXAMPLES, len(data))))))
-    for batch in data.batches(batch_size):
+    for batch in data.batches(batch_size, most=batch_size):
         progress("self-influence", int(batch.ids[0]), len(data))
         rows = vectors.flatten(jacobian.gradients(model.place(batch))).to(system.basis)
         inside = (rows @ system.basis).square()
@@ -45,4 +46,15 @@ def self_influence(
         errors.append((rest * slack).cpu())
     progress("self-influence", len(data), len(data))
     dtype = vectors.dtype(model.parameters)
-    return torch.cat(values).to(dtype), torch.cat(errors).to(dtype)
+    found = torch.cat(values).to(dtype)
+    _check_finite(found)
+    return found, torch.cat(errors).to(dtype)
+
+
+def _check_finite(values: Tensor) -> None:
+    if not torch.isfinite(values).all():
+        index = int((~torch.isfinite(values)).nonzero()[0])
+        raise NonFiniteError(
+            f"the self-influence of training example {index} is {values[index].item()}. Its gradient is not finite: "
+            "look at that example, or use float64."
+        )

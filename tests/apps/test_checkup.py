@@ -51,12 +51,15 @@ def test_bytes_of_views_and_of_what_was_there_before_do_not_count():
     assert seen.peak == kept.nbytes == 4000
 
 
-@pytest.mark.parametrize("step", ["spectrum", "spectrum by rows", "solve", "solve by rows", "scan"])
+@pytest.mark.parametrize(
+    "step",
+    ["spectrum", "spectrum by rows", "spectrum by factors", "solve", "solve by rows", "solve by factors", "scan"],
+)
 @pytest.mark.parametrize("rows", [24, 48])
 def test_the_peak_of_a_large_step_follows_from_small_ones(model, step, rows):
     sample = Sample(model, data())
-    name, *by_rows = step.split(" by ")
-    take = partial(getattr(sample, name), by_rows=True) if by_rows else getattr(sample, name)
+    name, *ways = step.split(" by ")
+    take = partial(getattr(sample, name), way=ways[0]) if ways else getattr(sample, name)
     ids = torch.arange(48)
     for width in (2, 3, 5):
         take(ids[:3], width)  # what is made once
@@ -69,7 +72,7 @@ def test_rows_are_counted_for_the_examples_that_go_together(model, monkeypatch):
     size = sum(tensor.nbytes for tensor in model.parameters.values())
     monkeypatch.setattr(jacobian, "BYTES", 6 * size)
     sample, ids = Sample(model, data()), torch.arange(48)
-    take = partial(sample.product, by_rows=True)
+    take = partial(sample.product, way="rows")
     for width in (2, 3, 4):
         take(ids[:3], width)  # what is made once
     lines = {(r, k): line_of(lambda r=r, k=k: take(ids[:r], k), "cpu") for r in (3, 6) for k in (2, 3)}

@@ -12,7 +12,6 @@ from fastif.bench.cases import Wanted, make_case
 from fastif.bench.engine import Given, Settings, SharedCache, Stopwatch, explainer_for
 from fastif.bench.timing import command_line, commit, environment
 from fastif.curvature import CurvatureOperator
-from fastif.errors import ConfigurationError
 from fastif.scoring import jvp
 
 
@@ -109,13 +108,6 @@ def test_states_are_made_once_for_several_explainers(case, direction):
         explainer_for(case, Settings(), cache, solver=Given(direction), progress=watch).scores(case.first(2))
     assert watch.of("encoding the frozen layers") is None
     assert watch.of("scoring") > 0
-
-
-def test_settings_become_options_of_an_explainer(monkeypatch):
-    assert Settings(batch_size=8).options() == {"batch_size": 8}
-    monkeypatch.setattr("fastif.Explainer", lambda model, train: None)
-    with pytest.raises(ConfigurationError, match="has no batch_size"):
-        Settings(batch_size=8).options()
 
 
 def test_the_environment_says_what_figures_depend_on(monkeypatch, tmp_path):
