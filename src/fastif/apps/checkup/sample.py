@@ -35,8 +35,10 @@ class SampledStates:
         self._model, self._examples = model, examples
         self._kept: dict[tuple[int, ...], Tensor] = {}
 
-    def batch(self, ids: Tensor) -> Tensor:
-        """Return the states of some examples, padded."""
+    device = torch.device("cpu")
+
+    def batch(self, ids: Tensor, length: int | None) -> Tensor:
+        """Return the states of some examples, padded as their tokens are."""
         key = tuple(ids.tolist())
         if key not in self._kept:
             with torch.no_grad():
