@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import fastif
 from fastif.damping import automatic_damping
 from fastif.errors import ConfigurationError
+from fastif.resources import Resources
 from fastif.spectrum import Spectrum
 from tests import oracles
 from tests.problems import (
@@ -176,10 +177,19 @@ def test_reduce_mean_is_the_influence_on_the_mean_loss() -> None:
 
 
 def test_reduce_mean_over_several_blocks_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastif.explainer.MOST_QUERIES_AT_ONCE", 3)
+    monkeypatch.setattr("fastif.resources.MOST_QUERIES_AT_ONCE", 3)
     assert len(explainer_of().scores(small().queries)) == 4
+    torch.testing.assert_close(explainer_of().scores(small().queries).values, expected_scores())
     group = explainer_of().scores(small().queries, reduce="mean")
     torch.testing.assert_close(group.values[0], expected_scores().mean(dim=0))
+
+
+def test_solutions_of_several_blocks_are_scored_in_one_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Resources, "vectors_at_once", 3)
+    seen: list[tuple[str, int]] = []
+    explainer = explainer_of(progress=lambda stage, done, total: seen.append((stage, done)))
+    torch.testing.assert_close(explainer.scores(small().queries).values, expected_scores())
+    assert seen.count(("scoring", 0)) == 1
 
 
 def test_hessian_data_may_differ_from_the_examples_that_are_scored() -> None:

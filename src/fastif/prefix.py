@@ -135,7 +135,7 @@ class States:
             rows = rows.view(torch.bfloat16)
         return cls(rows.to(_place_for(rows.nbytes, device)), examples, in_file=True)
 
-    def batch(self, ids: Tensor, length: int | None) -> Tensor:
+    def batch(self, ids: Tensor, length: int | None = None) -> Tensor:
         """Return the states of some examples as they are stored, padded with zeros to a length."""
         if self._ragged is None:
             return self._rows[ids.to(self._rows.device)]

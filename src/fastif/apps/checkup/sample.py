@@ -37,7 +37,7 @@ class SampledStates:
 
     device = torch.device("cpu")
 
-    def batch(self, ids: Tensor, length: int | None) -> Tensor:
+    def batch(self, ids: Tensor, length: int | None = None) -> Tensor:
         """Return the states of some examples, padded as their tokens are."""
         key = tuple(ids.tolist())
         if key not in self._kept:
