@@ -117,7 +117,7 @@ class TorchModel:
         return [tensor._version for tensor in self._parameters.values() if not tensor.is_inference()]
 
     def in_half(self, dtype: torch.dtype) -> Self:
-        """Return the same model with weights in half precision; losses are taken in float32."""
+        """Return the same model, after `check`, with weights in half precision; losses are taken in float32."""
         other = copy.copy(self)
         other._parameters = {name: tensor.to(dtype) for name, tensor in self._parameters.items()}
         other._frozen = {

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fastif.cli.app import run
-from fastif.cli.bench import read_bytes, read_counts
+from fastif.cli.bench import read_counts
+from fastif.cli.options import read_bytes
 from fastif.errors import ConfigurationError
 
 SMALL = ["--case", "tiny", "--examples", "24", "--sample", "4", "--device", "cpu"]

@@ -243,6 +243,7 @@ def test_scores_in_half_precision_are_near(name: str, half: torch.dtype) -> None
 def test_a_layer_without_half_precision_is_scored_in_full() -> None:
     it = case("cnn_batchnorm", torch.float32)
     model, data = model_of(it), fastif.Examples(it.train)
+    model.check(model.place(data.batch(range(4))))  # as an explainer does
     directions = vectors.random(model.parameters, 3, seed=0)
     seen = scan(model, data, directions, half=model.in_half(torch.bfloat16))
     assert relative_error(seen, scan(model, data, directions)) < 1e-5

@@ -44,13 +44,20 @@ class Nystrom:
         # a small shift makes the Cholesky factor exist in spite of rounding; it is taken off again below
         shift = rank**0.5 * torch.finfo(image.dtype).eps * float(image.norm())
         image = image + shift * test
-        core = _gram(image, test)
+        pairs = zip(_parts(image), _parts(test), strict=True)
+        core = torch.stack([one.double() @ other.double().T for one, other in pairs]).sum(dim=0)
         factor = torch.linalg.cholesky((core + core.T) / 2)
-        inverse = torch.linalg.inv(factor)
-        values, rotation = torch.linalg.eigh(inverse @ _gram(image, image) @ inverse.T)
+
+        def root(part: Tensor) -> Tensor:
+            solved: Tensor = torch.linalg.solve_triangular(factor, part.double(), upper=False)
+            return solved
+
+        grams = [root(part) @ root(part).T for part in _parts(image)]
+        values, rotation = torch.linalg.eigh(torch.stack(grams).sum(dim=0))
         kept = values > max(10 * shift, 0.0)
-        turn = (rotation[:, kept].T @ inverse) / values[kept].sqrt()[:, None]
-        return cls((values[kept] - shift).to(image.dtype), turn.to(image.dtype) @ image, like)
+        turn = rotation[:, kept].T / values[kept].sqrt()[:, None]
+        basis = torch.cat([(turn @ root(part)).to(image) for part in _parts(image)], dim=1)
+        return cls((values[kept] - shift).to(image.dtype), basis, like)
 
     @property
     def rank(self) -> int:
@@ -67,8 +74,6 @@ class Nystrom:
         return vectors.unflatten(flat + (inside * weights) @ self.basis, self.like)
 
 
-def _gram(left: Tensor, right: Tensor) -> Tensor:
-    """Return left right^T in double precision, some columns at a time: all of them would take twice the memory."""
-    pairs = zip(left.split(COLUMNS, dim=1), right.split(COLUMNS, dim=1), strict=True)
-    parts = [one.double() @ other.double().T for one, other in pairs]
-    return torch.stack(parts).sum(dim=0)
+def _parts(rows: Tensor) -> list[Tensor]:
+    """Cut long rows: in double precision, all of them would take several times the memory."""
+    return list(rows.split(COLUMNS, dim=1))
