@@ -58,8 +58,8 @@ FASTIF = Peer(
         Method("Lanczos, rank 100", "Gauss-Newton", "the damping; rank 100"),
         Method("Identity", "gradients alone", "no damping"),
     ),
-    remark="`auto` is what it does unasked; the preconditioned and loose rows were chosen after 17 of its settings were "
-    "tried on this very problem, while the others got their defaults and at most one setting chosen by hand",
+    remark="`auto` is what it does unasked; the preconditioned and the loose settings were chosen after 17 of its "
+    "settings were tried on this very problem, while others got their defaults and at most two settings chosen by hand",
 )
 
 KRONFLUENCE = Peer(
