@@ -6,6 +6,7 @@ Knows the rows as plain data, so that it can write the page again from a file lo
 from typing import Any
 
 Row = dict[str, Any]
+LEVEL = 1.1  # ratio of times up to which two are level: repeats of a run differ by that much, and more under load
 DIGITS = 4  # of Pearson's correlation, in print and where two are compared
 
 
@@ -59,9 +60,18 @@ def others(result: dict[str, Any]) -> list[Row]:
 
 
 def behind(result: dict[str, Any]) -> list[str]:
-    """Return the methods of others that fastif does not beat at their correlation, by the definition they stand for."""
-    rows = [row for row in others(result) if ratio(row, result["rows"], own_kind(row)) < 1]
-    return [f"{row['library']} {row['method']}" for row in rows]
+    """Return the methods of others that are quicker at their correlation, by the definition they stand for."""
+    return [name for name, times in own_ratios(result).items() if times < 1 / LEVEL]
+
+
+def level(result: dict[str, Any]) -> list[str]:
+    """Return the methods of others that take about as long as fastif."""
+    return [name for name, times in own_ratios(result).items() if 1 / LEVEL <= times <= LEVEL]
+
+
+def own_ratios(result: dict[str, Any]) -> dict[str, float]:
+    """Return the ratio of CPU times for each method of the others, by the definition it stands for."""
+    return {f"{row['library']} {row['method']}": ratio(row, result["rows"], own_kind(row)) for row in others(result)}
 
 
 def standing(result: dict[str, Any]) -> str:
@@ -76,7 +86,7 @@ def standing(result: dict[str, Any]) -> str:
         for kind in ("ggn", "hessian"):
             ours = rival(row, result["rows"], kind)
             times = ratio(row, result["rows"], kind)
-            word = f"{times:,.1f}x" if times >= 1 else f"{times:,.2f}x, behind"
+            word = f"{times:,.2f}x, behind" if times < 1 / LEVEL else f"{times:,.1f}x{', level' * (times <= LEVEL)}"
             cells += ["none as good", "behind"] if ours is None else [ours["method"], word]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -101,9 +111,9 @@ A perceptron ({" - ".join(map(str, problem["widths"]))}, {problem["parameters"]:
 {problem["examples"]:,} of scikit-learn's handwritten digits ({problem["train_accuracy"]:.1%} right on them,
 {problem["query_accuracy"]:.1%} on the queries); scores of all of them for {problem["queries"]} other digits. Every
 library is installed into an environment of its own, and every method runs in a process of its own, with
-{limits["threads"]} thread, at most {limits["seconds_allowed"]:,.0f} s and {limits["bytes_allowed"] / 2**30:.0f} GiB.
-Times go from the loaded model and data to all scores, after a run on a tiny
-problem, as much is imported at first use; runs below 20 s are the best of three. Memory
+{limits["threads"]} thread{"s" * (limits["threads"] > 1)}, at most {limits["seconds_allowed"]:,.0f} s and {limits["bytes_allowed"] / 2**30:.0f} GiB.
+Times go from the loaded model and data to all scores, after a first run on a
+tiny problem, which imports what torch and the library import late; runs below 20 s are the best of three. Memory
 added is the peak of the process less what it held before it started. Measured on {result["hardware"]}, which did other
 work as well ({least:.1f} to {most:.1f} processes at a time, these included): compare the CPU times (user and system).
 
@@ -117,8 +127,9 @@ Gauss-Newton matrix, once with the Hessian, as libraries differ in which of the 
 
 def verdict(result: dict[str, Any]) -> str:
     """Return where fastif is ahead and where it is not."""
-    losses, count = behind(result), len(others(result))
-    text = f"fastif is ahead of {count - len(losses)} of {count} methods"
+    losses, ties, count = behind(result), level(result), len(others(result))
+    text = f"fastif is ahead of {count - len(losses) - len(ties)} of {count} methods"
+    text += f", level with {len(ties)} ({'; '.join(ties)})" if ties else ""
     text += f", and behind {len(losses)}: {'; '.join(losses)}." if losses else "."
     return f"""Each method beside the quickest of fastif's with at least its correlation (to {DIGITS} digits). By the
 exact scores of what it stands for, the Hessian or else Gauss-Newton, {text}
@@ -145,7 +156,7 @@ def given(result: dict[str, Any]) -> str:
         found = row.get("versions")
         if found and row["library"] not in versions:
             versions[row["library"]] = ", ".join(f"{name} {version}" for name, version in found.items())
-    listed = "\n".join(f"- {library}: {text}" for library, text in versions.items())
     versions["fastif"] = f"{versions.get('fastif', '')}, fastif {result['fastif']}".removeprefix(", ")
+    listed = "\n".join(f"- {library}: {text}" for library, text in versions.items())
     remarks = "\n".join(f"- {name}: {text}." for name, text in result.get("remarks", {}).items())
     return "What each was given:\n\n" + "\n".join(lines) + f"\n\nVersions:\n\n{listed}\n\nRemarks:\n\n{remarks}"
