@@ -103,6 +103,7 @@ def introduction(result: dict[str, Any]) -> str:
     definite = "" if problem["damped_hessian_is_positive_definite"] else "not "
     loads = [row["load"] for row in result["rows"] if "load" in row]
     least, most = min(loads, default=0.0), max(loads, default=0.0)
+    threads = f"{limits['threads']} thread" + "s" * (limits["threads"] > 1)
     share = 100 * problem["damping"] / problem["gauss_newton_largest"]
     command = f"fastif bench peers --examples {problem['examples']} --queries {problem['queries']}"
     return f"""## Beside other libraries
@@ -111,7 +112,7 @@ A perceptron ({" - ".join(map(str, problem["widths"]))}, {problem["parameters"]:
 {problem["examples"]:,} of scikit-learn's handwritten digits ({problem["train_accuracy"]:.1%} right on them,
 {problem["query_accuracy"]:.1%} on the queries); scores of all of them for {problem["queries"]} other digits. Every
 library is installed into an environment of its own, and every method runs in a process of its own, with
-{limits["threads"]} thread{"s" * (limits["threads"] > 1)}, at most {limits["seconds_allowed"]:,.0f} s and {limits["bytes_allowed"] / 2**30:.0f} GiB.
+{threads}, at most {limits["seconds_allowed"]:,.0f} s and {limits["bytes_allowed"] / 2**30:.0f} GiB.
 Times go from the loaded model and data to all scores, after a first run on a
 tiny problem, which imports what torch and the library import late; runs below 20 s are the best of three. Memory
 added is the peak of the process less what it held before it started. Measured on {result["hardware"]}, which did other
