@@ -59,8 +59,15 @@ def run(
                 rows.append(row)
     limits = {"threads": threads, "seconds_allowed": SECONDS_ALLOWED, "bytes_allowed": BYTES_ALLOWED}
     remarks = {peer.name: peer.remark for peer in PEERS if peer.remark}
-    machine = {"hardware": f"{platform.machine()} CPU, {os.cpu_count()} cores", "fastif": fastif.__version__}
+    machine = {"hardware": f"{processor()}, {os.cpu_count()} cores", "fastif": fastif.__version__}
     return {"rows": rows, "problem": described, "remarks": remarks, **limits, **machine}
+
+
+def processor() -> str:
+    """Return what the system calls its processor."""
+    listed = Path("/proc/cpuinfo")
+    names = [line for line in listed.read_text().splitlines() if "model name" in line] if listed.exists() else []
+    return names[0].split(":", 1)[1].strip() if names else f"{platform.machine()} CPU"
 
 
 def peer_rows(peer: Peer, out: Path, problem: Path, *, threads: int) -> list[dict[str, Any]]:
@@ -117,7 +124,8 @@ def one_run(
             return {"failed": reason(done), "process_seconds": elapsed}
         measured: dict[str, Any] = json.loads(written.read_text())
         scores = load_file(Path(directory) / "scores.safetensors")["scores"]
-    return {**measured, "process_seconds": elapsed, **compared(scores, exact)}
+    load = os.getloadavg()[0]  # of the last minute: how busy the machine was, this process included
+    return {**measured, "process_seconds": elapsed, "load": load, **compared(scores, exact)}
 
 
 def process_environment(peer: Peer, threads: int) -> dict[str, str]:
@@ -134,7 +142,7 @@ def reason(done: subprocess.CompletedProcess[str]) -> str:
     said = [text.strip() for text in done.stderr.splitlines() if text.strip()]
     last = said[-1][:300] if said else f"ended with status {done.returncode} and no word"
     if "allocate memory" in last or "MemoryError" in last or done.returncode == -9:
-        return f"needs more than the {BYTES_ALLOWED / 2**30:.0f} GiB allowed ({last[:120]})"
+        return f"needs more than the {BYTES_ALLOWED / 2**30:.0f} GiB allowed"
     return last
 
 
