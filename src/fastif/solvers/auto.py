@@ -15,7 +15,9 @@ EXACT_WORK = 1e8  # parameters x examples of the primal matrix; beyond it conjug
 # parameters x positions of all examples in a pass, so that it takes a few seconds; and the fewest examples to take
 PASS_WORK = {"cpu": 5e10, "cuda": 5e11}
 LEAST_SUBSAMPLE = {"cpu": 500, "cuda": 4096}
-PRECONDITIONER_RANK, PRECONDITIONER_PART = 32, 0.05  # at most, and what it may take of a GPU's memory
+PRECONDITIONER_RANK = {"cpu": 100, "cuda": 32}  # at most
+PRECONDITIONER_BYTES, PRECONDITIONER_PART = 2**26, 0.05  # what it may take: on a CPU, and of a GPU's memory
+LEAST_RANK = 8  # fewer eigenvectors save next to nothing
 EIGENVECTOR_BYTES = 2**29  # a few times as much while they are looked for
 
 
@@ -63,13 +65,17 @@ def affordable_rank(operator: CurvatureOperator) -> int:
 
 
 def affordable_preconditioner(operator: CurvatureOperator) -> int:
-    """Return the rank of a preconditioner, made once: on a GPU, where many vectors cost little more than one."""
+    """Return the rank of a preconditioner that costs less than it saves, made once: 0 for none.
+
+    On a GPU many vectors cost little more than one; on a CPU that holds where they are small.
+    """
     device = next(iter(operator.model.parameters.values())).device
-    if device.type != "cuda" or operator.kind != "gauss-newton":
+    if operator.kind != "gauss-newton":
         return 0
     size = sum(tensor.nbytes for tensor in operator.model.parameters.values())
-    fits = int(PRECONDITIONER_PART * memory.available(device)) // size
-    return min(PRECONDITIONER_RANK, fits)
+    fits = memory.share(device, PRECONDITIONER_PART, PRECONDITIONER_BYTES) // size
+    rank = min(PRECONDITIONER_RANK["cpu" if device.type == "cpu" else "cuda"], fits, operator.size // 2)
+    return rank if rank >= LEAST_RANK else 0
 
 
 def affordable_examples(operator: CurvatureOperator) -> int | None:

@@ -1,6 +1,6 @@
 """fastif beside other libraries of influence functions, on the same model, data and queries, on a CPU.
 
-    python -m fastif.bench.peers [--only NAME ...] [--examples N] [--queries Q] [--threads T] [--out DIR]
+    fastif bench peers [--only NAME ...] [--examples N] [--queries Q] [--threads T] [--out FILE]
 
 Each library is installed into an environment of its own under the output directory, and each of its methods runs in a
 process of its own. Measured are seconds (wall and processor) from the loaded model and data to all scores, the peak of
