@@ -146,11 +146,13 @@ GOALS = (
 
 
 def goals_table(runs: list[Run]) -> str:
-    """Return the goals that some run has a figure for."""
-    rows = []
+    """Return the goals beside what was measured; nothing where no run has a figure for any of them."""
+    rows, measured = [], False
     for goal in GOALS:
         value = goal.value(runs)
-        if value is not None:
-            sign = "at least" if goal.more else "at most"
-            rows.append([goal.what, f"{sign} {goal.words(goal.bar)}", goal.words(value), goal.verdict(value)])
-    return markdown(["what", "goal", "measured", ""], rows) if rows else ""
+        measured = measured or value is not None
+        sign = "at least" if goal.more else "at most"
+        verdict = "not measured yet" if value is None else goal.verdict(value)
+        shown = "-" if value is None else goal.words(value)
+        rows.append([goal.what, f"{sign} {goal.words(goal.bar)}", shown, verdict])
+    return markdown(["what", "goal", "measured", ""], rows) if measured else ""
