@@ -145,6 +145,16 @@ def test_a_nystrom_sketch_of_full_rank_is_the_inverse() -> None:
     torch.testing.assert_close(ratio, ratio[:1, :1].expand_as(ratio), rtol=1e-5, atol=0)
 
 
+def test_a_sketch_of_nothing_changes_nothing() -> None:
+    module = nn.Linear(3, 2)
+    data = fastif.Examples((torch.zeros(9, 3), torch.zeros(9, dtype=torch.int64)))
+    model = fastif.TorchModel(module, loss="cross_entropy", trainable="weight")
+    block = vectors.random(model.parameters, 2, seed=0)
+    sketch = Nystrom.sketch(CurvatureOperator(model, data), rank=3, seed=0)
+    assert sketch.rank == 0
+    assert torch.equal(vectors.flatten(sketch.solve(block, 0.1)), vectors.flatten(block))
+
+
 def test_stopping_early_warns_and_says_so_in_the_result() -> None:
     operator, block = ill_conditioned()
     with pytest.warns(ConvergenceWarning, match="max_iterations"):
@@ -285,13 +295,16 @@ def test_requests_that_cannot_work_are_refused_before_they_start() -> None:
 def test_the_choice_follows_the_size() -> None:
     def chosen(features: int, examples: int) -> Any:
         module = nn.Linear(features, 2)
-        data = fastif.Examples((torch.zeros(examples, features), torch.zeros(examples, dtype=torch.int64)))
+        inputs = torch.zeros(examples, 1).expand(examples, features)
+        data = fastif.Examples((inputs, torch.zeros(examples, dtype=torch.int64)))
         return choose_solver(CurvatureOperator(fastif.TorchModel(module, loss="cross_entropy"), data))
 
     assert chosen(10, 50) == fastif.Exact("primal")
     assert chosen(100, 50) == fastif.Exact("dual")
-    assert chosen(3000, 3500) == fastif.ConjugateGradient()
-    assert chosen(1000, 60_000) == fastif.ConjugateGradient()
+    assert chosen(3000, 3500) == fastif.ConjugateGradient(preconditioner_rank=100)
+    assert chosen(1000, 60_000) == fastif.ConjugateGradient(preconditioner_rank=100)
+    assert chosen(100_000, 3500) == fastif.ConjugateGradient(preconditioner_rank=83)  # what fits
+    assert chosen(1_200_000, 3500) == fastif.ConjugateGradient(preconditioner_rank=0)
 
 
 def test_the_automatic_choice_takes_a_part_of_the_data_where_a_pass_would_be_long(
@@ -305,4 +318,5 @@ def test_the_automatic_choice_takes_a_part_of_the_data_where_a_pass_would_be_lon
     assert affordable_examples(operator) is None  # and yet few enough
     monkeypatch.setitem(LEAST_SUBSAMPLE, "cpu", 4)
     assert affordable_examples(operator) == 4
-    assert choose_solver(operator, seed=3) == fastif.ConjugateGradient(subsample=4, seed=3)
+    rank = 50  # of 64 MiB; four examples have 236 rows
+    assert choose_solver(operator, seed=3) == fastif.ConjugateGradient(subsample=4, preconditioner_rank=rank, seed=3)

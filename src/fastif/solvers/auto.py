@@ -53,9 +53,9 @@ def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
     soon = form == "dual" or operator.size * operator.examples <= EXACT_WORK
     if side <= EXACT_SIDE and soon and memory_needed(operator, form) <= EXACT_MEMORY:
         return Exact(form)
-    return ConjugateGradient(
-        subsample=affordable_examples(operator), preconditioner_rank=affordable_preconditioner(operator), seed=seed
-    )
+    subsample = affordable_examples(operator)
+    used = operator if subsample is None else operator.subsample(subsample, seed=seed)
+    return ConjugateGradient(subsample=subsample, preconditioner_rank=affordable_preconditioner(used), seed=seed)
 
 
 def affordable_rank(operator: CurvatureOperator) -> int:
@@ -74,7 +74,8 @@ def affordable_preconditioner(operator: CurvatureOperator) -> int:
         return 0
     size = sum(tensor.nbytes for tensor in operator.model.parameters.values())
     fits = memory.share(device, PRECONDITIONER_PART, PRECONDITIONER_BYTES) // size
-    rank = min(PRECONDITIONER_RANK["cpu" if device.type == "cpu" else "cuda"], fits, operator.size // 2)
+    most = min(operator.size, dual_size(operator)) // 2  # more of them would be the whole of H
+    rank = min(PRECONDITIONER_RANK["cpu" if device.type == "cpu" else "cuda"], fits, most)
     return rank if rank >= LEAST_RANK else 0
 
 
