@@ -47,6 +47,8 @@ def test_a_budget_holds_within_its_context_alone() -> None:
     before = memory.available(CPU)
     with memory.limited(2**29, CPU), memory.limited(2**29, CPU):
         assert memory.available(CPU) == 2**29
+        assert memory.share(CPU, 0.25, 2**30) == 2**27
+        assert memory.share(CPU, 0.25, 2**20) == 2**20
     assert memory.available(CPU) == before
 
 

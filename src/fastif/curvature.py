@@ -7,7 +7,7 @@ This file knows models and data, and no solver.
 """
 
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -162,7 +162,7 @@ class CurvatureOperator:
         ways: dict[Way, Callable[[Batch, Block], Block]] = {
             "vectors": self._general,
             "factors": self._factored,
-            "rows": partial(product_by_rows, self.jacobian),
+            "rows": lambda batch, some: product_by_rows(self.jacobian, batch, some),
         }
         return self._mean(ways[self.way(vectors.width(block))], block, damping)
 

@@ -60,5 +60,8 @@ def available(device: torch.device) -> int:
 
 
 def share(device: torch.device, part: float, least: int) -> int:
-    """Return a part of what is available on a GPU, and `least` on a CPU, whose caches want little at a time."""
-    return least if device.type != "cuda" else max(LEAST // 8, int(part * available(device)))
+    """Return a part of what is available on a GPU; on a CPU, whose caches want little, at most `least`."""
+    if device.type == "cuda":
+        return max(LEAST // 8, int(part * available(device)))
+    budget = _BUDGET.get()
+    return least if budget is None else min(least, int(part * budget))

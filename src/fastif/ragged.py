@@ -41,8 +41,7 @@ class Ragged:
     def put(self, ids: Tensor, padded: Tensor) -> None:
         """Write the rows of some examples, given as a padded batch."""
         index, kept = self._places(ids, padded.shape[1])
-        kept = kept.to(padded.device)
-        self.rows[index.to(self.rows.device)[kept.to(self.rows.device)]] = padded[kept].to(self.rows)
+        self.rows[index[kept]] = padded.to(self.rows)[kept]
 
     def _places(self, ids: Tensor, length: int | None) -> tuple[Tensor, Tensor]:
         device = self.rows.device

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fastif.bench.goals import GOALS, goals_table
-from fastif.bench.page import make_page, plain_table, write_page
+from fastif.bench.page import make_page, write_page
 from fastif.errors import StoredFileError
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -57,10 +57,6 @@ def test_a_page_has_the_command_the_hardware_the_table_and_the_remarks(tmp_path)
     page = (tmp_path / "page.md").read_text()
     for words in ("    fastif bench scan", "NVIDIA H200", "commit abc", "| 1 | 4.00 s |", "Half of it", "2,000x"):
         assert words in page
-
-
-def test_rows_of_a_benchmark_that_this_version_does_not_know_are_shown_plainly():
-    assert plain_table([{"library": "other", "seconds": 2}]).splitlines()[-1] == "| other | 2 |"
 
 
 def test_files_that_are_no_figures_are_refused(tmp_path):

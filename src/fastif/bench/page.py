@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from fastif.bench.goals import goals_table
-from fastif.bench.tables import markdown
 from fastif.errors import StoredFileError
 from fastif.files import replacing
 
@@ -82,22 +81,11 @@ def section(path: Path, run: dict[str, Any]) -> str:
 
 def run_table(run: dict[str, Any]) -> str:
     """Return the tables of a run, by the benchmark that measured it."""
-    module = _module(run["bench"])
-    return plain_table(run["rows"]) if module is None else str(module.table(run))
+    return str(_module(run["bench"]).table(run))
 
 
 def _module(bench: str) -> Any:
-    """Return the module of a benchmark, None where this version has none."""
-    try:
-        return importlib.import_module(f"fastif.bench.{bench}")
-    except ModuleNotFoundError:
-        return None
-
-
-def plain_table(rows: list[dict[str, Any]]) -> str:
-    """Return rows as they are, for a benchmark that this version does not know."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    return markdown(columns, [[str(row.get(name, "")) for name in columns] for row in rows])
+    return importlib.import_module(f"fastif.bench.{bench}")
 
 
 def write_page(directory: Path, page: Path) -> None:

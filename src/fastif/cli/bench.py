@@ -1,6 +1,5 @@
 """`fastif bench`: how fast it is, against the naive way and against other libraries, on the hardware at hand."""
 
-import importlib
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -236,10 +235,8 @@ def peers(
     as_json: options.Json = False,
 ) -> None:
     """Other libraries on the same model, data and queries, on a CPU, each in a virtual environment of its own."""
-    try:
-        bench = importlib.import_module("fastif.bench.peers")
-    except ModuleNotFoundError as error:
-        raise ConfigurationError("this version of fastif has no comparison with other libraries yet.") from error
+    from fastif.bench import peers as bench  # reads data of scikit-learn, which no other command needs
+
     figures = bench.run(work, **_set(only=only, examples=examples, queries=queries, threads=threads))
     result = {"bench": "peers", "command": command_line(), "environment": environment("cpu"), **figures}
     finish(result, bench.table(result), out or Path("out/bench/peers.json"), {"as_json": as_json})

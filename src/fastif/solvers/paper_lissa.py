@@ -8,6 +8,7 @@ Kept for comparison with the paper; `LiSSA` is the better parametrisation. A res
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -83,10 +84,14 @@ class PreparedPaperLiSSA:
         state = run_steps(operator, right, ids, update, groups=knobs.repeats, look=self._report)
         samples = vectors.scale(state, 1 / knobs.scale)
         value, error = summarise_repeats(samples, knobs.repeats)
-        some = operator.subsample(RESIDUAL_EXAMPLES, seed=knobs.seed)  # it is for the record alone
-        residual = relative_residual(some(value, self.own_damping), block).cpu()
+        residual = relative_residual(self._part(value, self.own_damping), block).cpu()
         converged = residual <= CONVERGED  # for the record alone
         return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
+
+    @cached_property
+    def _part(self) -> CurvatureOperator:
+        """The operator over some examples, on which the residual is estimated: that is for the record alone."""
+        return self.operator.subsample(RESIDUAL_EXAMPLES, seed=self.knobs.seed)
 
     def _report(self, step: int, state: Block) -> None:
         self.operator.progress("solving", step + 1, self.knobs.depth)

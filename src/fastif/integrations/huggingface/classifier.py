@@ -292,9 +292,9 @@ class TextClassifier(TorchModel):
             given = {**few, STATES: self.encode(batch)}
         return HeadRows.find(layer, self.parameters, lambda point: self.outputs(point, given))
 
-    def check(self, batch: Batch) -> None:
+    def _check(self, batch: Batch) -> None:
         """Raise unless a placed batch can be worked with; see that the head reads the first row of these texts too."""
-        super().check(batch)
+        super()._check(batch)
         if self._seen_texts or not self._head_rows.parts or not isinstance(batch.inputs, dict):
             return
         self._seen_texts = True

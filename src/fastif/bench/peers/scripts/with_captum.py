@@ -16,7 +16,7 @@ def prepared(given):
     torch.save(given.module.state_dict(), checkpoint)
 
     def load_checkpoint(module, path):
-        module.load_state_dict(torch.load(path))
+        module.load_state_dict(torch.load(path, weights_only=True))
         return 1.0  # the learning rate, a factor of all scores
 
     return DataLoader(TensorDataset(*given.train), batch_size=BATCH), checkpoint, load_checkpoint
