@@ -194,6 +194,12 @@ def test_the_name_of_a_file_says_all_that_states_depend_on() -> None:
     texts = (*tiny.TEXTS[:-1], "another text")
     assert _key(model, model.examples(texts, tiny.LABELS)) != key
     assert _key(model, model.examples(tiny.TEXTS, tiny.LABELS[::-1])) == key  # labels are not encoded
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert _key(model, examples(model)) != key
+    finally:
+        torch.set_float32_matmul_precision(before)
     assert _key(model, classifier(max_length=10).examples(tiny.TEXTS, tiny.LABELS)) != key
     swapped = {**tiny.VOCABULARY, "film": tiny.VOCABULARY["plot"], "plot": tiny.VOCABULARY["film"]}
     other = tiny.tokenizer_of("bert", swapped)

@@ -92,7 +92,8 @@ class PrefixCache:
         return _Encoder(self, model, examples, progress).run(batch_size, file)
 
     def _key(self, model: PrefixModel, examples: Examples) -> str:
-        digest = hashlib.sha256(f"{model.fingerprint()} {self.storage}".encode())
+        precision = torch.get_float32_matmul_precision()  # states that a GPU made in tf32 are not those of float32
+        digest = hashlib.sha256(f"{model.fingerprint()} {self.storage} {precision}".encode())
         for batch in examples.batches(1024):
             for name, tensor in batch.named_inputs().items():
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
