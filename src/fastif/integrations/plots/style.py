@@ -1,0 +1,57 @@
+"""The look that all pictures share, and how they are written.
+
+Helpful is blue and harmful is orange, which people with any kind of colour blindness tell apart. Knows matplotlib, and
+nothing of what is drawn.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from fastif.errors import ConfigurationError
+from fastif.files import replacing
+
+HELPFUL, HARMFUL, NEUTRAL, INK = "#0072B2", "#D55E00", "#8C8C8C", "#222222"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C")  # after Okabe and Ito
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+FORMATS = ("png", "svg", "pdf")
+DOTS_PER_INCH = 160
+LOOK: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "svg.hashsalt": "fastif",  # the same picture is the same file
+}
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Within this context, pictures have the look of the project; the caller's settings come back after it."""
+    with mpl.rc_context(LOOK):
+        yield
+
+
+def save(figure: Figure, path: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
+    """Write a picture as `path` with the ending of each format, whole or not at all, and return the files."""
+    unknown = set(formats) - set(FORMATS)
+    if unknown:
+        raise ConfigurationError(f"a picture can be {', '.join(FORMATS)}, not {', '.join(sorted(unknown))}.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = []
+    for kind in formats:
+        file = path.with_name(f"{path.name}.{kind}")
+        # no date in a file, so that the same picture is the same bytes
+        metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
+        with replacing(file) as temporary:
+            figure.savefig(temporary, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)
+        written.append(file)
+    return written
