@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fastif.batch import Batch
-from fastif.capture import Factor, Lookup, Outer, Plan, run_forward
+from fastif.capture import CaptureError, Factor, Lookup, Outer, Plan, run_forward
 from fastif.derivatives import output_products
 from fastif.model import Model
 from fastif.vectors import Block
@@ -26,25 +26,67 @@ def factored_product(model: Model, batch: Batch, block: Block, plan: Plan, *, gr
     """Return the product over a placed batch for every vector; batch and block are cut into `groups` equal parts."""
     forward = run_forward(model, batch, plan)
     outputs = forward.outputs
-    flat = outputs.flatten(1) if outputs.ndim > 1 else outputs[:, None]
-    count = flat.shape[1]
-    contrasts = model.loss_is_softmax and outputs.ndim == 2
-    rows = []
-    for row in range(count - contrasts):
-        weights = torch.zeros_like(flat)
-        weights[:, row] = 1.0
-        if contrasts:
-            weights[:, -1] = -1.0
-        rows.append(forward.factors(outputs, weights.view_as(outputs), keep=True))
-    changes = torch.stack([_changes(factors, block, groups) for factors in rows], dim=-1)  # (width, examples, rows)
-    if contrasts:
+    rows = [
+        forward.factors(outputs, direction.expand_as(outputs).contiguous(), keep=True)
+        for direction in _directions(model, outputs)
+    ]
+    changes = torch.stack([_changes(factors, block, groups) for factors in rows], dim=-1)
+    bends = _bends(model, outputs.detach(), batch, changes)
+    return _sums(rows, list(bends.unbind(dim=-1)), block, groups)
+
+
+def product_of_few(
+    model: Model, batch: Batch, block: Block, plan: Plan, *, groups: int = 1, outputs_each: int
+) -> Block:
+    """Return the same by one backward pass through a batch with a copy for each row: half of the kernels.
+
+    For a few examples, which a GPU is done with before the next kernel is launched. Copies lie side by side in a group.
+    """
+    copies = outputs_each - model.loss_is_softmax
+
+    def repeated(tensor: Tensor) -> Tensor:
+        cut: Tensor = tensor.unflatten(0, (groups, 1, -1))
+        return cut.expand(groups, copies, *cut.shape[2:]).flatten(0, 2)
+
+    forward = run_forward(model, batch.map(repeated), plan)
+    by_copy = forward.outputs.unflatten(0, (groups, copies, -1))
+    outputs = by_copy[:, 0].flatten(0, 1).detach()
+    directions = _directions(model, outputs)
+    if len(directions) != copies:
+        raise CaptureError("the outputs are not those of a softmax over one dimension")
+    weights = directions[None, :, None].expand_as(by_copy).reshape(forward.outputs.shape)
+    factors = forward.factors(forward.outputs, weights)
+    changes = _changes(factors, block, groups).unflatten(1, (groups, copies, -1))
+    bends = _bends(model, outputs, batch, changes.transpose(2, 3).flatten(1, 2))
+    return _sums([factors], [bends.unflatten(1, (groups, -1)).transpose(2, 3).flatten(1)], block, groups)
+
+
+def _directions(model: Model, outputs: Tensor) -> Tensor:
+    """Return the directions in the outputs that rows are taken along, (rows, ...): a softmax has one fewer."""
+    identity = torch.eye(outputs.numel() // len(outputs), dtype=outputs.dtype, device=outputs.device)
+    if _has_contrasts(model, outputs):
+        identity = identity[:-1] - identity[-1]
+    return identity.view(-1, *outputs.shape[1:])
+
+
+def _has_contrasts(model: Model, outputs: Tensor) -> bool:
+    return model.loss_is_softmax and outputs.ndim == 2
+
+
+def _bends(model: Model, outputs: Tensor, batch: Batch, changes: Tensor) -> Tensor:
+    """Return how the loss bends along changes of the outputs, both (width, examples, rows)."""
+    rows = changes.shape[-1]
+    if _has_contrasts(model, outputs):
         changes = torch.nn.functional.pad(changes, (0, 1))
-    bend = output_products(model, outputs.detach(), batch, changes)
+    return output_products(model, outputs, batch, changes)[..., :rows]
+
+
+def _sums(rows: list[list[Factor]], weights: list[Tensor], block: Block, groups: int) -> Block:
+    """Return the sums of rows by their weights, as a block like the one given."""
     total: Block = {}
-    for row, factors in enumerate(rows):
+    for factors, some in zip(rows, weights, strict=True):
         for factor in factors:
-            part = _total(factor, bend[..., row], groups)
-            total[factor.name] = total[factor.name] + part if factor.name in total else part
+            add_weighted_sums(total, factor, some, groups)
     return {
         name: total[name].view_as(tensor) if name in total else torch.zeros_like(tensor)
         for name, tensor in block.items()
@@ -53,11 +95,12 @@ def factored_product(model: Model, batch: Batch, block: Block, plan: Plan, *, gr
 
 def _changes(factors: list[Factor], block: Block, groups: int) -> Tensor:
     """Return the inner products of each example's gradient with the vectors of its group, (width, examples)."""
-    products = [_inner(factor, block[factor.name], groups) for factor in factors]
+    products = [inner_products(factor, block[factor.name], groups) for factor in factors]
     return torch.stack(products).sum(dim=0)
 
 
-def _inner(factor: Factor, some: Tensor, groups: int) -> Tensor:
+def inner_products(factor: Factor, some: Tensor, groups: int = 1) -> Tensor:
+    """Return the inner products of each example's gradient with the vectors of its group, (width, examples)."""
     width = len(some) // groups
     if not isinstance(factor, Outer) or factor.left.shape[2] > 1:
         gradients = _gradients(factor).unflatten(0, (groups, -1))
@@ -73,21 +116,28 @@ def _inner(factor: Factor, some: Tensor, groups: int) -> Tensor:
     return each.movedim(2, 0).flatten(1)
 
 
-def _total(factor: Factor, weights: Tensor, groups: int) -> Tensor:
-    """Return the weighted sums over the examples of each group of their gradients, (groups * width, entries)."""
+def add_weighted_sums(total: Block, factor: Factor, weights: Tensor, groups: int = 1) -> None:
+    """Add the weighted sums over the examples of each group of their gradients to the total of a parameter.
+
+    That is (groups * width, entries), or (groups * width, *shape); what is missing in the total is put there.
+    """
     width = len(weights)
     by_group = weights.unflatten(1, (groups, -1)).transpose(0, 1)  # (groups, width, examples of a group)
     if not isinstance(factor, Outer) or factor.left.shape[2] > 1:
-        summed: Tensor = by_group @ _gradients(factor).unflatten(0, (groups, -1))
-        return summed.flatten(0, 1)
+        summed: Tensor = (by_group @ _gradients(factor).unflatten(0, (groups, -1))).flatten(0, 1)
+        known = total.get(factor.name)
+        total[factor.name] = summed if known is None else known + summed.view_as(known)
+        return
     left, right = (side.flatten(1, 2).unflatten(0, (groups, -1)) for side in (factor.left, factor.right))
-    narrow, wide, turned = (left, right, False) if left.shape[-1] <= right.shape[-1] else (right, left, True)
-    sums = []
+    shape = (groups, width, left.shape[-1], right.shape[-1])
+    if factor.name not in total:
+        total[factor.name] = left.new_zeros(shape).flatten(0, 1)
+    sums = total[factor.name].view(shape)
+    narrow_is_left = left.shape[-1] <= right.shape[-1]
     for number in range(width):
-        weighted = (narrow * by_group[:, number, :, None, None]).flatten(1, 2)
-        product = weighted.mT @ wide.flatten(1, 2)
-        sums.append((product.mT if turned else product).flatten(1))
-    return torch.stack(sums, dim=1).flatten(0, 1)
+        weight = by_group[:, number, :, None, None]
+        one, other = (left * weight, right) if narrow_is_left else (left, right * weight)
+        sums[:, number].baddbmm_(one.flatten(1, 2).mT, other.flatten(1, 2))  # no copy of what is as large as the model
 
 
 def _gradients(factor: Factor) -> Tensor:

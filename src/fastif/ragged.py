@@ -38,6 +38,11 @@ class Ragged:
         padded = self.rows[index.clamp_(max=len(self.rows) - 1)]
         return padded.masked_fill_(~kept.view(*kept.shape, *[1] * (padded.ndim - 2)), fill)
 
+    def row(self, index: int) -> Tensor:
+        """Return the rows of one example."""
+        start = int(self._starts[index])
+        return self.rows[start : start + int(self.lengths[index])]
+
     def put(self, ids: Tensor, padded: Tensor) -> None:
         """Write the rows of some examples, given as a padded batch."""
         index, kept = self._places(ids, padded.shape[1])

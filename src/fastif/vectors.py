@@ -81,6 +81,19 @@ def add(left: Mapping[str, Tensor], right: Mapping[str, Tensor], factors: Tensor
     return {name: tensor + _spread(factors, tensor) * right[name] for name, tensor in left.items()}
 
 
+def advance(state: Block, kept: float, one: Block, other: Block, of_other: float) -> None:
+    """Make the state `kept * state + one + of_other * other`, in place: what is large is read as few times as may be.
+
+    >>> state = {"a": torch.tensor([[1.0]])}
+    >>> advance(state, 0.5, {"a": torch.tensor([[2.0]])}, {"a": torch.tensor([[4.0]])}, 0.25)
+    >>> state["a"].item()
+    3.5
+    """
+    for name, tensor in state.items():
+        torch.add(one[name], tensor, alpha=kept, out=tensor)
+        tensor.add_(other[name], alpha=of_other)
+
+
 def select(block: Mapping[str, Tensor], which: Tensor | slice) -> Block:
     """Return some of the vectors of a block, chosen by a mask, by indices or by a slice."""
     return {name: tensor[which] for name, tensor in block.items()}

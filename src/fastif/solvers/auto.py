@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from fastif import memory
 from fastif.curvature import CurvatureOperator
 from fastif.solvers.base import PreparedSolver, Solver
 from fastif.solvers.cg import ConjugateGradient
 from fastif.solvers.exact import Exact, choose_form, dual_size, memory_needed
+from fastif.solvers.kept_rows import can_be_kept, demand
 from fastif.solvers.subspace import Subspace
+from fastif.solvers.woodbury import Woodbury
 
 EXACT_SIDE = 3000  # eigh of a larger matrix takes minutes on a CPU
 EXACT_MEMORY = 2e9
@@ -15,6 +19,10 @@ EXACT_WORK = 1e8  # parameters x examples of the primal matrix; beyond it conjug
 # parameters x positions of all examples in a pass, so that it takes a few seconds; and the fewest examples to take
 PASS_WORK = {"cpu": 5e10, "cuda": 5e11}
 LEAST_SUBSAMPLE = {"cpu": 500, "cuda": 4096}
+# Of Woodbury's identity: rows, for the sake of their eigenvectors; multiplications of the matrix of rows, so that it
+# takes a minute; and what the factors of the rows may take, on a CPU and of a GPU's memory.
+KEPT_ROWS, KEPT_PRODUCTS = {"cpu": 3000, "cuda": 10_000}, {"cpu": 1e13, "cuda": 2e15}
+KEPT_BYTES, KEPT_PART = 2**30, 0.4
 PRECONDITIONER_RANK = {"cpu": 100, "cuda": 32}  # at most
 PRECONDITIONER_BYTES, PRECONDITIONER_PART = 2**26, 0.05  # what it may take: on a CPU, and of a GPU's memory
 LEAST_RANK = 8  # fewer eigenvectors save next to nothing
@@ -23,7 +31,7 @@ EIGENVECTOR_BYTES = 2**29  # a few times as much while they are looked for
 
 @dataclass(frozen=True)
 class Auto:
-    """What `solver="auto"` stands for: exact where that is soon done, else conjugate gradients.
+    """What `solver="auto"` stands for: exact where that is soon done, else Woodbury's, else conjugate gradients.
 
     Where one pass over the data would take more than a few seconds, the curvature is the mean over examples drawn at
     random, as many as a few seconds allow: H is a mean, and some hundred effective directions are told apart by a few
@@ -41,13 +49,13 @@ class Auto:
     def prepare(self, operator: CurvatureOperator) -> PreparedSolver:
         """Choose, and prepare what was chosen."""
         chosen = choose_solver(operator, seed=self.seed)
-        if self.eigenvectors and isinstance(chosen, ConjugateGradient):
+        if self.eigenvectors and isinstance(chosen, ConjugateGradient | Woodbury):
             chosen = Subspace(affordable_rank(operator), subsample=chosen.subsample, seed=self.seed)
         return chosen.prepare(operator)
 
 
 def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
-    """Return `Exact` where the dense matrix is small and soon made, else `ConjugateGradient`."""
+    """Return `Exact` where the dense matrix is small and soon made, else `Woodbury` or `ConjugateGradient`."""
     form = choose_form(operator)
     side = dual_size(operator) if form == "dual" else operator.size
     soon = form == "dual" or operator.size * operator.examples <= EXACT_WORK
@@ -55,7 +63,21 @@ def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
         return Exact(form)
     subsample = affordable_examples(operator)
     used = operator if subsample is None else operator.subsample(subsample, seed=seed)
+    if rows_are_affordable(used):
+        return Woodbury(subsample=subsample, seed=seed)
     return ConjugateGradient(subsample=subsample, preconditioner_rank=affordable_preconditioner(used), seed=seed)
+
+
+def rows_are_affordable(operator: CurvatureOperator) -> bool:
+    """Whether the Jacobian rows can be kept, and the matrix of their inner products is soon made."""
+    device = _device(operator)
+    kind = "cpu" if device.type == "cpu" else "cuda"
+    few_enough = dual_size(operator) <= min(KEPT_ROWS[kind], operator.size)
+    if not (few_enough and operator.model.loss_is_softmax and can_be_kept(operator)):
+        return False
+    needed = demand(operator)
+    room = memory.share(device, KEPT_PART, KEPT_BYTES)
+    return needed.bytes <= room and needed.products <= KEPT_PRODUCTS[kind]
 
 
 def affordable_rank(operator: CurvatureOperator) -> int:
@@ -69,7 +91,7 @@ def affordable_preconditioner(operator: CurvatureOperator) -> int:
 
     On a GPU many vectors cost little more than one; on a CPU that holds where they are small.
     """
-    device = next(iter(operator.model.parameters.values())).device
+    device = _device(operator)
     if operator.kind != "gauss-newton":
         return 0
     size = sum(tensor.nbytes for tensor in operator.model.parameters.values())
@@ -81,9 +103,13 @@ def affordable_preconditioner(operator: CurvatureOperator) -> int:
 
 def affordable_examples(operator: CurvatureOperator) -> int | None:
     """Return over how many examples a pass takes a few seconds, None if that is all of them."""
-    device = next(iter(operator.model.parameters.values())).device.type
+    device = _device(operator).type
     lengths = operator.data.lengths
     positions = 1.0 if lengths is None else float(lengths.double().mean())
     kind = device if device in PASS_WORK else "cuda"
     most = max(LEAST_SUBSAMPLE[kind], int(PASS_WORK[kind] / (operator.size * positions)))
     return None if most >= operator.examples else most
+
+
+def _device(operator: CurvatureOperator) -> torch.device:
+    return next(iter(operator.model.parameters.values())).device

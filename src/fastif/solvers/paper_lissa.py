@@ -18,11 +18,11 @@ from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError
 from fastif.solvers.base import Solution, relative_residual, summarise_repeats
 from fastif.solvers.sampling import shuffled_ids
-from fastif.solvers.steps import run_steps
+from fastif.solvers.steps import Steps
 from fastif.vectors import Block
 
 CONVERGED = 0.05  # relative residual
-RESIDUAL_EXAMPLES = 4096  # that it is estimated on
+RESIDUAL_EXAMPLES = 1024  # that it is estimated on
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class PreparedPaperLiSSA:
 
     def __init__(self, knobs: PaperLiSSA, operator: CurvatureOperator) -> None:
         self.knobs, self.operator = knobs, operator
+        self._made: tuple[Block, Steps] | None = None
 
     @property
     def description(self) -> str:
@@ -72,21 +73,38 @@ class PreparedPaperLiSSA:
     def solve(self, block: Block, damping: float) -> Solution:
         """Run the iteration; the damping of the caller is not used."""
         knobs, operator = self.knobs, self.operator
-        right = {name: tensor.repeat(knobs.repeats, *[1] * (tensor.ndim - 1)) for name, tensor in block.items()}
-        ids = torch.cat([self._positions(repeat) for repeat in range(knobs.repeats)], dim=1)
-        size = ids.shape[1] // knobs.repeats
-
-        def update(state: Block, image: Block) -> Block:
-            mean = vectors.add(vectors.scale(image, 1 / size), state, operator.weight_decay)
-            return vectors.add(vectors.add(right, state, 1 - knobs.damp), mean, -1 / knobs.scale)
-
+        ids = self._ids
+        right, steps = self._steps(vectors.width(block))
+        for name, tensor in block.items():
+            right[name].copy_(tensor.repeat(knobs.repeats, *[1] * (tensor.ndim - 1)))
         operator.progress("solving", 0, knobs.depth)
-        state = run_steps(operator, right, ids, update, groups=knobs.repeats, look=self._report)
-        samples = vectors.scale(state, 1 / knobs.scale)
+        samples = vectors.scale(steps.run(right, ids, self._report), 1 / knobs.scale)
         value, error = summarise_repeats(samples, knobs.repeats)
         residual = relative_residual(self._part(value, self.own_damping), block).cpu()
         converged = residual <= CONVERGED  # for the record alone
         return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
+
+    def _steps(self, width: int) -> tuple[Block, Steps]:
+        """Return the right-hand sides of a block of this width, to be written to, and the steps that read them."""
+        if self._made is None or vectors.width(self._made[0]) != width * self.knobs.repeats:
+            knobs, operator = self.knobs, self.operator
+            right = {
+                name: tensor.new_empty(width * knobs.repeats, *tensor.shape)
+                for name, tensor in operator.model.parameters.items()
+            }
+            size = self._ids.shape[1] // knobs.repeats
+            kept = 1 - knobs.damp - operator.weight_decay / knobs.scale
+
+            def update(state: Block, image: Block) -> None:
+                vectors.advance(state, kept, right, image, -1 / (size * knobs.scale))
+
+            self._made = right, Steps(operator, right, update, groups=knobs.repeats)
+        return self._made
+
+    @cached_property
+    def _ids(self) -> Tensor:
+        """The positions of all steps and repeats, which are the same for every query."""
+        return torch.cat([self._positions(repeat) for repeat in range(self.knobs.repeats)], dim=1)
 
     @cached_property
     def _part(self) -> CurvatureOperator:
@@ -103,6 +121,7 @@ class PreparedPaperLiSSA:
         epoch = 0
         while len(batches) < self.knobs.depth:
             order = shuffled_ids(total, seed=self.knobs.seed, repeat=repeat, epoch=epoch)
-            batches += order[: total // size * size].split(size)
+            used = min(total // size, self.knobs.depth - len(batches))
+            batches += order[: used * size].split(size)
             epoch += 1
-        return torch.stack(batches[: self.knobs.depth])
+        return torch.stack(batches)
