@@ -7,6 +7,8 @@ the last output. Examples and vectors may come in groups: a vector meets the mat
 Knows models and batches, and no data set.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -27,10 +29,10 @@ def factored_product(model: Model, batch: Batch, block: Block, plan: Plan, *, gr
     forward = run_forward(model, batch, plan)
     outputs = forward.outputs
     rows = [
-        forward.factors(outputs, direction.expand_as(outputs).contiguous(), keep=True)
+        _Row.of(forward.factors(outputs, direction.expand_as(outputs).contiguous(), keep=True))
         for direction in _directions(model, outputs)
     ]
-    changes = torch.stack([_changes(factors, block, groups) for factors in rows], dim=-1)
+    changes = torch.stack([_changes(row, block, groups) for row in rows], dim=-1)
     bends = _bends(model, outputs.detach(), batch, changes)
     return _sums(rows, list(bends.unbind(dim=-1)), block, groups)
 
@@ -55,10 +57,10 @@ def product_of_few(
     if len(directions) != copies:
         raise CaptureError("the outputs are not those of a softmax over one dimension")
     weights = directions[None, :, None].expand_as(by_copy).reshape(forward.outputs.shape)
-    factors = forward.factors(forward.outputs, weights)
-    changes = _changes(factors, block, groups).unflatten(1, (groups, copies, -1))
+    row = _Row.of(forward.factors(forward.outputs, weights))
+    changes = _changes(row, block, groups).unflatten(1, (groups, copies, -1))
     bends = _bends(model, outputs, batch, changes.transpose(2, 3).flatten(1, 2))
-    return _sums([factors], [bends.unflatten(1, (groups, -1)).transpose(2, 3).flatten(1)], block, groups)
+    return _sums([row], [bends.unflatten(1, (groups, -1)).transpose(2, 3).flatten(1)], block, groups)
 
 
 def _directions(model: Model, outputs: Tensor) -> Tensor:
@@ -81,39 +83,75 @@ def _bends(model: Model, outputs: Tensor, batch: Batch, changes: Tensor) -> Tens
     return output_products(model, outputs, batch, changes)[..., :rows]
 
 
-def _sums(rows: list[list[Factor]], weights: list[Tensor], block: Block, groups: int) -> Block:
+@dataclass(frozen=True)
+class _Row:
+    """A Jacobian row of each example: weights as factors, and all that is short (biases, gains) formed side by side."""
+
+    outers: list[Outer]
+    short: dict[str, int]  # how many numbers each of the short ones has, in their order
+    formed: Tensor | None
+
+    @classmethod
+    def of(cls, factors: list[Factor]) -> "_Row":
+        outers = [factor for factor in factors if isinstance(factor, Outer) and factor.left.shape[2] == 1]
+        formed: dict[str, Tensor] = {}
+        for factor in factors:
+            if not (isinstance(factor, Outer) and factor.left.shape[2] == 1):
+                part = _gradients(factor)
+                formed[factor.name] = formed[factor.name] + part if factor.name in formed else part
+        joined = torch.cat(list(formed.values()), dim=1) if formed else None
+        return cls(outers, {name: part.shape[1] for name, part in formed.items()}, joined)
+
+
+def _changes(row: _Row, block: Block, groups: int) -> Tensor:
+    """Return the inner products of each example's gradient with the vectors of its group, (width, examples)."""
+    products = [inner_products(factor, block[factor.name], groups) for factor in row.outers]
+    if row.formed is not None:
+        short = torch.cat([block[name].flatten(1) for name in row.short], dim=1)
+        products.append(_formed_products(row.formed, short, groups))
+    return torch.stack(products).sum(dim=0)
+
+
+def _sums(rows: list[_Row], weights: list[Tensor], block: Block, groups: int) -> Block:
     """Return the sums of rows by their weights, as a block like the one given."""
     total: Block = {}
-    for factors, some in zip(rows, weights, strict=True):
-        for factor in factors:
+    for row, some in zip(rows, weights, strict=True):
+        for factor in row.outers:
             add_weighted_sums(total, factor, some, groups)
+        if row.formed is not None:
+            summed = _formed_sums(row.formed, some, groups)
+            for name, part in zip(row.short, summed.split(list(row.short.values()), dim=1), strict=True):
+                total[name] = total[name] + part.view_as(total[name]) if name in total else part
     return {
-        name: total[name].view_as(tensor) if name in total else torch.zeros_like(tensor)
+        name: total[name].reshape(tensor.shape) if name in total else torch.zeros_like(tensor)
         for name, tensor in block.items()
     }
-
-
-def _changes(factors: list[Factor], block: Block, groups: int) -> Tensor:
-    """Return the inner products of each example's gradient with the vectors of its group, (width, examples)."""
-    products = [inner_products(factor, block[factor.name], groups) for factor in factors]
-    return torch.stack(products).sum(dim=0)
 
 
 def inner_products(factor: Factor, some: Tensor, groups: int = 1) -> Tensor:
     """Return the inner products of each example's gradient with the vectors of its group, (width, examples)."""
     width = len(some) // groups
     if not isinstance(factor, Outer) or factor.left.shape[2] > 1:
-        gradients = _gradients(factor).unflatten(0, (groups, -1))
-        products: Tensor = some.reshape(groups, width, -1) @ gradients.mT
-        return products.movedim(0, 1).flatten(1)
+        return _formed_products(_gradients(factor), some.flatten(1), groups)
     left, right = (side.flatten(1, 2).unflatten(0, (groups, -1)) for side in (factor.left, factor.right))
     matrices = some.reshape(groups, width, left.shape[-1], right.shape[-1])
     if left.shape[-1] > right.shape[-1]:  # pass the wider side through, and so keep the narrower
         left, right, matrices = right, left, matrices.mT
     through = right.flatten(1, 2) @ matrices.flatten(1, 2).mT  # (groups, positions, width * narrower)
-    at_positions = (through.unflatten(2, (width, -1)) * left.flatten(1, 2)[:, :, None]).sum(dim=3)
-    each: Tensor = at_positions.unflatten(1, left.shape[1:3]).sum(dim=2)
+    at_positions = through.unflatten(2, (width, -1)).mul_(left.flatten(1, 2)[:, :, None])
+    each: Tensor = at_positions.unflatten(1, left.shape[1:3]).sum(dim=(2, 4))  # (groups, examples of a group, width)
     return each.movedim(2, 0).flatten(1)
+
+
+def _formed_products(gradients: Tensor, some: Tensor, groups: int) -> Tensor:
+    products: Tensor = some.unflatten(0, (groups, -1)) @ gradients.unflatten(0, (groups, -1)).mT
+    return products.movedim(0, 1).flatten(1)
+
+
+def _formed_sums(gradients: Tensor, weights: Tensor, groups: int) -> Tensor:
+    by_group = weights.unflatten(1, (groups, -1)).transpose(0, 1)  # (groups, width, examples of a group)
+    summed: Tensor = by_group @ gradients.unflatten(0, (groups, -1))
+    return summed.flatten(0, 1)
 
 
 def add_weighted_sums(total: Block, factor: Factor, weights: Tensor, groups: int = 1) -> None:
@@ -121,23 +159,24 @@ def add_weighted_sums(total: Block, factor: Factor, weights: Tensor, groups: int
 
     That is (groups * width, entries), or (groups * width, *shape); what is missing in the total is put there.
     """
-    width = len(weights)
-    by_group = weights.unflatten(1, (groups, -1)).transpose(0, 1)  # (groups, width, examples of a group)
+    known = total.get(factor.name)
     if not isinstance(factor, Outer) or factor.left.shape[2] > 1:
-        summed: Tensor = (by_group @ _gradients(factor).unflatten(0, (groups, -1))).flatten(0, 1)
-        known = total.get(factor.name)
+        summed = _formed_sums(_gradients(factor), weights, groups)
         total[factor.name] = summed if known is None else known + summed.view_as(known)
         return
+    width = len(weights)
     left, right = (side.flatten(1, 2).unflatten(0, (groups, -1)) for side in (factor.left, factor.right))
     shape = (groups, width, left.shape[-1], right.shape[-1])
-    if factor.name not in total:
-        total[factor.name] = left.new_zeros(shape).flatten(0, 1)
-    sums = total[factor.name].view(shape)
+    sums = left.new_empty(shape) if known is None else known.view(shape)
     narrow_is_left = left.shape[-1] <= right.shape[-1]
+    by_group = weights.unflatten(1, (groups, -1))
     for number in range(width):
-        weight = by_group[:, number, :, None, None]
+        weight = by_group[number, :, :, None, None]
         one, other = (left * weight, right) if narrow_is_left else (left, right * weight)
-        sums[:, number].baddbmm_(one.flatten(1, 2).mT, other.flatten(1, 2))  # no copy of what is as large as the model
+        # no copy of what is as large as the model, which would take as long as the product; beta=0 reads nothing
+        sums[:, number].baddbmm_(one.flatten(1, 2).mT, other.flatten(1, 2), beta=0 if known is None else 1)
+    if known is None:
+        total[factor.name] = sums.flatten(0, 1)
 
 
 def _gradients(factor: Factor) -> Tensor:
