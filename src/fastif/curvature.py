@@ -91,13 +91,16 @@ class CurvatureOperator:
         if count < 1:
             raise ConfigurationError(f"subsample must be at least 1, not {count}.")
         generator = torch.Generator("cpu").manual_seed(seed)
-        drawn = torch.randperm(self.examples, generator=generator, device="cpu")[:count].sort().values
+        return self.over(torch.randperm(self.examples, generator=generator, device="cpu")[:count].sort().values)
+
+    def over(self, positions: Tensor) -> "CurvatureOperator":
+        """Return this operator over some of its examples, by their positions among them."""
         return CurvatureOperator(
             self.model,
             self.data,
             kind=self.kind,
             weight_decay=self.weight_decay,
-            ids=self.ids[drawn],
+            ids=self.ids[positions],
             batch_size=self.batch_size,
             progress=self.progress,
             keep=self.keep,

@@ -9,7 +9,7 @@ from fastif.curvature import CurvatureOperator
 from fastif.solvers.base import PreparedSolver, Solver
 from fastif.solvers.cg import ConjugateGradient
 from fastif.solvers.exact import Exact, choose_form, dual_size, memory_needed
-from fastif.solvers.kept_rows import can_be_kept, demand
+from fastif.solvers.kept_rows import is_affordable
 from fastif.solvers.subspace import Subspace
 from fastif.solvers.woodbury import Woodbury
 
@@ -19,10 +19,6 @@ EXACT_WORK = 1e8  # parameters x examples of the primal matrix; beyond it conjug
 # parameters x positions of all examples in a pass, so that it takes a few seconds; and the fewest examples to take
 PASS_WORK = {"cpu": 5e10, "cuda": 5e11}
 LEAST_SUBSAMPLE = {"cpu": 500, "cuda": 4096}
-# Of Woodbury's identity: rows, for the sake of their eigenvectors; multiplications of the matrix of rows, so that it
-# takes a minute; and what the factors of the rows may take, on a CPU and of a GPU's memory.
-KEPT_ROWS, KEPT_PRODUCTS = {"cpu": 3000, "cuda": 10_000}, {"cpu": 1e13, "cuda": 2e15}
-KEPT_BYTES, KEPT_PART = 2**30, 0.4
 PRECONDITIONER_RANK = {"cpu": 100, "cuda": 32}  # at most
 PRECONDITIONER_BYTES, PRECONDITIONER_PART = 2**26, 0.05  # what it may take: on a CPU, and of a GPU's memory
 LEAST_RANK = 8  # fewer eigenvectors save next to nothing
@@ -63,21 +59,9 @@ def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
         return Exact(form)
     subsample = affordable_examples(operator)
     used = operator if subsample is None else operator.subsample(subsample, seed=seed)
-    if rows_are_affordable(used):
+    if is_affordable(used):
         return Woodbury(subsample=subsample, seed=seed)
     return ConjugateGradient(subsample=subsample, preconditioner_rank=affordable_preconditioner(used), seed=seed)
-
-
-def rows_are_affordable(operator: CurvatureOperator) -> bool:
-    """Whether the Jacobian rows can be kept, and the matrix of their inner products is soon made."""
-    device = _device(operator)
-    kind = "cpu" if device.type == "cpu" else "cuda"
-    few_enough = dual_size(operator) <= min(KEPT_ROWS[kind], operator.size)
-    if not (few_enough and operator.model.loss_is_softmax and can_be_kept(operator)):
-        return False
-    needed = demand(operator)
-    room = memory.share(device, KEPT_PART, KEPT_BYTES)
-    return needed.bytes <= room and needed.products <= KEPT_PRODUCTS[kind]
 
 
 def affordable_rank(operator: CurvatureOperator) -> int:

@@ -25,6 +25,10 @@ from fastif.vectors import Block
 BYTES, PART = 2**28, 0.1  # what gradients that are formed on the way may take: on a CPU, and of a GPU's memory
 FEW = 4  # examples from which the memory of all is told
 ALIGNED = 64  # rows at once are a multiple of this, as fast kernels want it
+# What may be kept: rows, for the sake of their eigenvectors; multiplications of the matrix of rows, so that it takes a
+# minute; and bytes of factors, on a CPU and of a GPU's memory.
+MOST_ROWS, MOST_PRODUCTS = {"cpu": 3000, "cuda": 10_000}, {"cpu": 1e13, "cuda": 2e15}
+KEPT_BYTES, KEPT_PART = 2**30, 0.4
 # Two rows are multiplied by their factors in T T' (o + i) products for a weight of o x i, formed in o i, where
 # gradients are made and read besides: up to so many times o i the former is sooner.
 GHOST_SHARE = {"cpu": 4.0, "cuda": 0.1}
@@ -38,13 +42,16 @@ class KeptRows:
     def __init__(self, operator: CurvatureOperator) -> None:
         self.operator = operator
         self._chunks: list[Chunk] = []
+        examples: list[Tensor] = []
         for batch in operator.batches():
-            for chunks in fitting(self._captured, batch):
+            for ids, chunks in fitting(self._captured, batch):
                 self._chunks += chunks
-        self.counts = [_rows_of(chunk) for chunk in self._chunks]
-        self.count = sum(self.counts)
+                examples += [ids] * len(chunks)
+        self.examples = torch.cat(examples)  # the number of each row's example
+        self.counts = [len(ids) for ids in examples]
+        self.count = len(self.examples)
 
-    def _captured(self, batch: Batch) -> list[Chunk]:
+    def _captured(self, batch: Batch) -> tuple[Tensor, list[Chunk]]:
         jacobian = self.operator.jacobian
         point = jacobian.at(batch)
         chunks = []
@@ -58,7 +65,7 @@ class KeptRows:
             for factor in factors:
                 chunk.setdefault(factor.name, []).append(factor)
             chunks.append(chunk)
-        return chunks
+        return batch.ids, chunks
 
     def times(self, block: Block) -> Tensor:
         """Return A v for every vector v of a block, (width, rows)."""
@@ -186,11 +193,6 @@ def _factors(chunk: Chunk) -> Iterator[Factor]:
         yield from factors
 
 
-def _rows_of(chunk: Chunk) -> int:
-    factor = next(_factors(chunk))
-    return len(factor.left if isinstance(factor, Outer) else factor.slopes)
-
-
 def can_be_kept(operator: CurvatureOperator) -> bool:
     """Whether an operator's rows have factors that can be held, all of them."""
     if operator.kind != "gauss-newton":
@@ -229,3 +231,15 @@ def demand(operator: CurvatureOperator) -> Demand:
     if lengths is not None:
         times = float(lengths[operator.ids].sum()) / (float(lengths[operator.ids[few]].max()) * len(few))
     return Demand(held * times, products * (rows * operator.examples) ** 2)
+
+
+def is_affordable(operator: CurvatureOperator, *, times: int = 1) -> bool:
+    """Whether the Jacobian rows of so many operators like this can be kept, and the matrices of them are soon made."""
+    device = next(iter(operator.model.parameters.values())).device
+    kind = "cpu" if device.type == "cpu" else "cuda"
+    few_enough = operator.rows_per_example * operator.examples <= min(MOST_ROWS[kind], operator.size)
+    if not (few_enough and operator.model.loss_is_softmax and can_be_kept(operator)):
+        return False
+    needed = demand(operator)
+    room = memory.share(device, KEPT_PART, KEPT_BYTES)
+    return times * needed.bytes <= room and times * needed.products <= MOST_PRODUCTS[kind]

@@ -17,6 +17,8 @@ from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError
 from fastif.solvers.base import Solution, relative_residual, summarise_repeats
+from fastif.solvers.kept_rows import is_affordable
+from fastif.solvers.row_steps import RowSteps
 from fastif.solvers.sampling import shuffled_ids
 from fastif.solvers.steps import Steps
 from fastif.vectors import Block
@@ -73,16 +75,41 @@ class PreparedPaperLiSSA:
     def solve(self, block: Block, damping: float) -> Solution:
         """Run the iteration; the damping of the caller is not used."""
         knobs, operator = self.knobs, self.operator
-        ids = self._ids
-        right, steps = self._steps(vectors.width(block))
-        for name, tensor in block.items():
-            right[name].copy_(tensor.repeat(knobs.repeats, *[1] * (tensor.ndim - 1)))
         operator.progress("solving", 0, knobs.depth)
-        samples = vectors.scale(steps.run(right, ids, self._report), 1 / knobs.scale)
+        found = self._in_rows(block) if self._rows_are_kept else self._through_the_model(block)
+        operator.progress("solving", knobs.depth, knobs.depth)
+        samples = vectors.scale(found, 1 / knobs.scale)
         value, error = summarise_repeats(samples, knobs.repeats)
         residual = relative_residual(self._part(value, self.own_damping), block).cpu()
         converged = residual <= CONVERGED  # for the record alone
         return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
+
+    @cached_property
+    def _rows_are_kept(self) -> bool:
+        """Whether the Jacobian rows of all examples that are drawn can be kept: then no step needs the model."""
+        drawn = self._positions(0).unique()
+        return is_affordable(self.operator.over(drawn), times=self.knobs.repeats)
+
+    @cached_property
+    def _runs(self) -> list[RowSteps]:
+        return [
+            RowSteps(self.operator, self._positions(repeat), scale=self.knobs.scale, kept=self._kept)
+            for repeat in range(self.knobs.repeats)
+        ]
+
+    @property
+    def _kept(self) -> float:
+        """What a step keeps of the iterate before it, apart from the curvature of the data."""
+        return 1 - self.knobs.damp - self.operator.weight_decay / self.knobs.scale
+
+    def _in_rows(self, block: Block) -> Block:
+        return vectors.join([run.run(block) for run in self._runs])
+
+    def _through_the_model(self, block: Block) -> Block:
+        right, steps = self._steps(vectors.width(block))
+        for name, tensor in block.items():
+            right[name].copy_(tensor.repeat(self.knobs.repeats, *[1] * (tensor.ndim - 1)))
+        return steps.run(right, self._ids, self._report)
 
     def _steps(self, width: int) -> tuple[Block, Steps]:
         """Return the right-hand sides of a block of this width, to be written to, and the steps that read them."""
@@ -93,10 +120,9 @@ class PreparedPaperLiSSA:
                 for name, tensor in operator.model.parameters.items()
             }
             size = self._ids.shape[1] // knobs.repeats
-            kept = 1 - knobs.damp - operator.weight_decay / knobs.scale
 
             def update(state: Block, image: Block) -> None:
-                vectors.advance(state, kept, right, image, -1 / (size * knobs.scale))
+                vectors.advance(state, self._kept, right, image, -1 / (size * knobs.scale))
 
             self._made = right, Steps(operator, right, update, groups=knobs.repeats)
         return self._made
@@ -112,7 +138,7 @@ class PreparedPaperLiSSA:
         return self.operator.subsample(RESIDUAL_EXAMPLES, seed=self.knobs.seed)
 
     def _report(self, step: int, state: Block) -> None:
-        self.operator.progress("solving", step + 1, self.knobs.depth)
+        self.operator.progress("solving", step, self.knobs.depth)
 
     def _positions(self, repeat: int) -> Tensor:
         """Return positions for each step, (steps, size): epochs in random order, as a data loader shuffles them."""
