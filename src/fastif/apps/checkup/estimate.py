@@ -235,7 +235,7 @@ class _Estimator:
         """Return the making of the matrix of Jacobian rows, which are kept from there on."""
         needed, rows = demand(self.curvature), dual_size(self.curvature)
         one = self._seconds(self.sample.keep, width=1, over=self.part)
-        seconds = None if one is None else one + needed.products / MATRIX_SPEED + rows**3 / EIGH_SPEED
+        seconds = None if one is None else one + needed.products / (2 * MATRIX_SPEED) + rows**3 / EIGH_SPEED
         peak = self._with_rest(BYTES, extra=self._resident_bytes() + needed.bytes + 4 * 8 * rows**2)
         note = (
             f"{rows:,} Jacobian rows of {self.curvature.examples:,} examples, {needed.bytes / 1e6:,.0f} MB of factors"
