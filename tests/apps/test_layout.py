@@ -16,32 +16,25 @@ def cost(at: Floats, points: Floats, weights: Floats) -> float:
 
 
 def slow_median(points: Floats, weights: Floats, radius: float | None) -> Floats:
-    """The lowest of what two general solvers find from several starts, and of the points themselves."""
-    starts = [np.zeros(2), weights @ points / weights.sum()]
+    """The lowest of what scipy's general solver finds, of the points, and of ever finer grids around the best."""
     disc = [] if radius is None else [{"type": "ineq", "fun": lambda x: radius**2 - x @ x}]
-    tight = {"ftol": 1e-15, "maxiter": 1000}
-    found = [
-        minimize(cost, start, args=(points, weights), method="SLSQP", constraints=disc, options=tight).x
-        for start in starts
-    ]
+    tight = {"ftol": 1e-15, "maxiter": 500}
+    start = weights @ points / weights.sum()
+    solved = minimize(cost, start, args=(points, weights), method="SLSQP", constraints=disc, options=tight).x
+    best = min([solved, *points], key=lambda x: cost(within(x, radius), points, weights))
+    offsets = np.stack(np.meshgrid(*[np.linspace(-1, 1, 15)] * 2), axis=-1).reshape(-1, 2)
+    width = 1.0
+    while width > 1e-9:
+        places = within(best + width * offsets, radius)
+        costs = (weights / weights.sum() * np.hypot(*(places[:, None] - points).transpose(2, 0, 1))).sum(axis=1)
+        best, width = places[costs.argmin()], width / 2
+    return min([best, *within(points, radius)], key=lambda x: cost(x, points, weights))
+
+
+def within(places: Floats, radius: float | None) -> Floats:
     if radius is None:
-        exact = {"xatol": 1e-10, "fatol": 1e-15, "maxiter": 4000}
-        found += [minimize(cost, found[0], args=(points, weights), method="Nelder-Mead", options=exact).x]
-        found += list(points)
-    else:
-        # the disc's own edge, by the angle: a second way that knows nothing of constraints
-        around = [
-            minimize(lambda a: cost(on_circle(a[0], radius), points, weights), [a], method="BFGS").x[0]
-            for a in range(6)
-        ]
-        found = [x * min(1.0, radius / max(float(np.hypot(*x)), 1e-300)) for x in found]
-        found += [on_circle(angle, radius) for angle in around]
-        found += [point for point in points if np.hypot(*point) <= radius]
-    return min(found, key=lambda x: cost(x, points, weights))
-
-
-def on_circle(angle: float, radius: float) -> Floats:
-    return radius * np.array([np.cos(angle), np.sin(angle)])
+        return places
+    return places * np.minimum(1.0, radius / np.maximum(np.hypot(*places.T), 1e-300))[..., None]
 
 
 def random_nodes(count: int, kind: str, seed: int) -> list[tuple[Floats, Floats]]:
@@ -130,12 +123,11 @@ def test_the_torricelli_point_of_an_equilateral_triangle() -> None:
     np.testing.assert_allclose(one(triangle, [2.0, 2.0, 2.0]), [0.0, 0.0], atol=1e-9)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e300])
-@pytest.mark.parametrize("radius", [None, 2 / 3, 1.0])
+@pytest.mark.parametrize(("radius", "scale"), [(None, 1.0), (1.0, 1.0), (2 / 3, 1e-300), (2 / 3, 1e300)])
 def test_weights_over_twelve_orders_of_magnitude(radius: float | None, scale: float) -> None:
     draw = np.random.default_rng(3)
     nodes = [
-        (points, scale * 10 ** draw.uniform(-6, 6, len(points))) for points, _ in random_nodes(60, "circle", seed=4)
+        (points, scale * 10 ** draw.uniform(-6, 6, len(points))) for points, _ in random_nodes(40, "circle", seed=4)
     ]
     found = medians(nodes, radius)
     for at, (points, weights) in zip(found, nodes, strict=True):
@@ -144,19 +136,11 @@ def test_weights_over_twelve_orders_of_magnitude(radius: float | None, scale: fl
 
 
 def test_many_edges_to_one_node() -> None:
-    (points, weights) = random_nodes(1, "anywhere", seed=5)[0]
     draw = np.random.default_rng(6)
     points, weights = draw.normal(size=(5000, 2)), draw.lognormal(0, 2, 5000)
-    found = medians([(points, weights)])[0]
-    np.testing.assert_allclose(
-        found,
-        slow_median(points[:0].reshape(0, 2), weights[:0], None)
-        if False
-        else minimize(
-            cost, found + 0.1, args=(points, weights), method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-14}
-        ).x,
-        atol=1e-5,
-    )
+    exact = {"xatol": 1e-8, "fatol": 1e-14}
+    expected = minimize(cost, [0.1, 0.1], args=(points, weights), method="Nelder-Mead", options=exact).x
+    np.testing.assert_allclose(medians([(points, weights)])[0], expected, atol=1e-5)
 
 
 def test_no_edge_gives_no_median() -> None:

@@ -65,7 +65,7 @@ def weighted_medians(points: Floats, weights: Floats, nodes: Integers, *, radius
         done = _balanced(pull, at, radius)
         if reachable:
             found, place = _nearest_is_median(edges, at, radius)
-            at = np.where((found & ~done)[:, None], place, at)
+            at = np.where((found & (~done | (pull.held > 0)))[:, None], place, at)
             done |= found
         medians[waiting] = at
         if done.all():
