@@ -18,7 +18,7 @@ def cost(at: Floats, points: Floats, weights: Floats) -> float:
 def slow_median(points: Floats, weights: Floats, radius: float | None) -> Floats:
     """The lowest of what scipy's general solver finds, of the points, and of ever finer grids around the best."""
     disc = [] if radius is None else [{"type": "ineq", "fun": lambda x: radius**2 - x @ x}]
-    tight = {"ftol": 1e-15, "maxiter": 500}
+    tight = {"ftol": 1e-15, "maxiter": 100}
     start = weights @ points / weights.sum()
     solved = minimize(cost, start, args=(points, weights), method="SLSQP", constraints=disc, options=tight).x
     best = min([solved, *points], key=lambda x: cost(within(x, radius), points, weights))
