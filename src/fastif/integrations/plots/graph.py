@@ -22,7 +22,7 @@ from matplotlib.patches import Annulus, Circle
 from fastif.apps.edges import Flags, Floats
 from fastif.apps.graph import CIRCLE, DISC, Graph, Side
 from fastif.integrations.plots.shade import shade
-from fastif.integrations.plots.style import HARMFUL, HELPFUL, INK, NEUTRAL, look
+from fastif.integrations.plots.style import HARMFUL, HELPFUL, INK, NEUTRAL, look, shown_name
 
 COLOURS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#4D4D4D", "#A6761D")  # not those of the edges
 EDGE_COLOURS = {"helpful": HELPFUL, "harmful": HARMFUL}
@@ -204,7 +204,7 @@ def _draw_queries(axes: Axes, graph: Graph, colours: dict[str, str]) -> None:
         turned = math.degrees(arc.middle) - 90
         upright = turned if math.sin(arc.middle) >= -1e-9 else turned + 180
         x, y = (BAND + 0.055) * math.cos(arc.middle), (BAND + 0.055) * math.sin(arc.middle)
-        axes.text(x, y, arc.name, ha="center", va="center", rotation=upright, fontsize=8, color=INK)
+        axes.text(x, y, shown_name(arc.name, 100), ha="center", va="center", rotation=upright, fontsize=8, color=INK)
 
 
 def _draw_legends(figure: Figure, graph: Graph, colours: dict[str, str], samples: list[Line2D]) -> None:
@@ -238,14 +238,14 @@ def _slices(graph: Graph, colours: dict[str, str]) -> Iterator[Line2D]:
     if len(graph.arcs) <= MOST_NAMES:
         listed = list(graph.arcs)
     for arc in listed:
-        yield _dot(colours[arc.name], f"{_short(arc.name)} ({arc.queries:,})", 6)
+        yield _dot(colours[arc.name], f"{shown_name(arc.name)} ({arc.queries:,})", 6)
     if len(listed) < len(graph.arcs):
         yield _dot("none", f"and {len(graph.arcs) - len(listed)} smaller ones", 6)
 
 
 def _rings(graph: Graph, colours: dict[str, str]) -> Iterator[Line2D]:
     for ring in graph.rings:
-        yield _dot(colours[ring.name], _short(ring.name), 4)
+        yield _dot(colours[ring.name], shown_name(ring.name), 4)
     if not graph.rings:
         yield _dot(INK, "at the median of their queries", 4)
 
@@ -270,7 +270,3 @@ def _samples(scale: _Scale, graph: Graph, shaded: int) -> Iterator[Line2D]:
 def _shaded(graph: Graph, drawn: tuple[Flags, Flags]) -> int:
     """Return how many edges are a shade and no line."""
     return sum(int(kept.sum()) - len(_as_lines(side, kept)) for side, kept in zip(graph.sides, drawn, strict=True))
-
-
-def _short(name: str, letters: int = 28) -> str:
-    return name if len(name) <= letters else name[: letters - 1] + "…"

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from fastif.apps.slices import Comparison, Pair, Slice
-from fastif.integrations.plots.style import HARMFUL, HELPFUL, INK, look
+from fastif.integrations.plots.style import HARMFUL, HELPFUL, INK, look, shown_name
 
 LOGARITHMIC = 30  # where the largest mean is so many times the smallest, bars of one scale would not be seen
 MOST_NUMBERS = 16  # slices for which each cell of the map has its numbers
@@ -51,7 +51,7 @@ def _bars(axes: Axes, slices: tuple[Slice, ...], values: list[tuple[float, float
         widths = [pair[column] for pair in values]
         bars = axes.barh(rows + offset, widths, height=0.38, color=colour, label=name)
         axes.bar_label(bars, [_number(width) for width in widths], padding=3)
-    axes.set_yticks(rows, [f"{_short(it.name)} ({it.queries:,})" for it in slices])
+    axes.set_yticks(rows, [f"{shown_name(it.name, LETTERS)} ({it.queries:,})" for it in slices])
     axes.margins(x=0.18)
 
 
@@ -89,8 +89,8 @@ def draw_correlations(found: Comparison) -> Figure:
                 if len(names) <= MOST_NUMBERS or pair.correlation is None:
                     _cell(axes, pair, (numbers[column], numbers[row]), with_numbers=len(names) <= MOST_NUMBERS)
         image = axes.imshow(np.ma.masked_invalid(grid), cmap=ALIKE, vmin=-1, vmax=1)
-        axes.set_xticks(range(len(names)), [_short(name) for name in names], rotation=30, ha="right")
-        axes.set_yticks(range(len(names)), [_short(name) for name in names])
+        axes.set_xticks(range(len(names)), [shown_name(name, LETTERS) for name in names], rotation=30, ha="right")
+        axes.set_yticks(range(len(names)), [shown_name(name, LETTERS) for name in names])
         axes.set_title("Correlation of mean influence over shared training points")
         figure.colorbar(image, ax=axes, label="Pearson's r", shrink=0.8)
     return figure
@@ -107,7 +107,3 @@ def _cell(axes: Axes, pair: Pair, place: tuple[int, int], *, with_numbers: bool)
         axes.text(x, y - 0.08, words, ha="center", va="center", fontsize=10, color="white" if dark else INK)
         points = f"{pair.points:,} points" if pair.points != 1 else "1 point"
         axes.text(x, y + 0.22, points, ha="center", va="center", fontsize=7, color="white" if dark else INK)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LETTERS else name[: LETTERS - 1] + "…"
