@@ -273,3 +273,98 @@ def test_help_has_an_example_and_version_is_told(capsys: pytest.CaptureFixture[s
     assert fastif.__version__ in capsys.readouterr().out
     assert run(["explain"]) == 2
     assert run(["explode"]) == 2
+
+
+def write_slices(path: Path, column: str) -> Path:
+    rows = zip(TEXTS, LABELS, ["first", "second", "first", "second", "third"] * 2, strict=True)
+    lines = [f"{text},{NAMES[label]},{part}" for text, label, part in rows]
+    path.write_text("\n".join([f"text,label,{column}", *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+def explained(line: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert run([*line, "--json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_queries_have_the_slices_of_their_own_column_or_that_of_the_training_data(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, query = write_slices(tmp_path / "train.csv", "genre"), write_slices(tmp_path / "query.csv", "part")
+    line = ["explain", str(checkpoint), "--train", str(train), "--query", str(query), "--top", "1", "--limit", "3"]
+    told = explained([*line, "--slice", "genre", "--query-slice", "part"], capsys)
+    assert [one["slice"] for one in told["queries"]] == ["first", "second", "first"]
+    assert told["query_slices"] == {
+        "first": {"queries": 4, "explained": 2},
+        "second": {"queries": 4, "explained": 1},
+        "third": {"queries": 2, "explained": 0},
+    }
+    assert told["queries"][0]["helpful"][0]["slice"] in ("first", "second", "third")
+    told = explained([*line, "--slice", "genre"], capsys)  # which the queries do not have
+    assert [one["slice"] for one in told["queries"]] == [None] * 3
+    assert told["query_slices"] is None
+    write_slices(query, "genre")
+    told = explained([*line, "--slice", "genre"], capsys)
+    assert [one["slice"] for one in told["queries"]] == ["first", "second", "first"]
+    assert run([*line, "--slice", "genre"]) == 0
+    assert "slice first, label" in capsys.readouterr().out
+    assert run([*line, "--query-slice", "nothing"]) == 1
+    assert "has no column 'nothing', which --query-slice asks for" in capsys.readouterr().err
+
+
+def test_so_many_queries_of_each_slice(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train = write_slices(tmp_path / "train.csv", "genre")
+    line = ["explain", str(checkpoint), "--train", str(train), "--query", str(train), "--top", "1"]
+    told = explained([*line, "--query-slice", "genre", "--per-slice", "1"], capsys)
+    assert [(one["slice"], one["text"]) for one in told["queries"]] == [
+        ("first", TEXTS[0]),
+        ("second", TEXTS[1]),
+        ("third", TEXTS[4]),
+    ]
+    assert run([*line, "--per-slice", "1"]) == 2
+    assert "--per-slice needs slices of the queries" in capsys.readouterr().err
+    assert run([*line[:4], "--query-text", "dull", "--query-slice", "genre"]) == 2
+    assert "--query-slice names a column" in capsys.readouterr().err
+
+
+def test_a_run_with_slices_is_compared_drawn_and_replayed_also_if_it_is_old(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, out = write_slices(tmp_path / "train.csv", "genre"), tmp_path / "run"
+    line = [
+        "explain",
+        str(checkpoint),
+        "--train",
+        str(train),
+        "--query",
+        str(train),
+        "--slice",
+        "genre",
+        "-o",
+        str(out),
+    ]
+    told = explained([*line, "--limit", "6"], capsys)
+    assert run(["slices", str(out), "--top", "3", "--json"]) == 0
+    slices = json.loads(capsys.readouterr().out)["slices"]
+    assert {it["name"]: it["queries"] for it in slices} == {"first": 3, "second": 2, "third": 1}
+    assert told["query_slices"]["third"] == {"queries": 2, "explained": 1}
+    assert run(["graph", str(out), "--top", "3", "--split-train", "slice", "--json"]) == 0
+    assert {it["name"] for it in json.loads(capsys.readouterr().out)["rings"]} == {"first", "second", "third"}
+    # a run of a version that knew no slices of queries lacks the arguments, and what they gave
+    description = json.loads((out / "run.json").read_text())
+    for name in ("query_slice", "per_slice", "memory_budget"):
+        del description["request"]["arguments"][name]
+    old = json.loads((out / "explanation.json").read_text())
+    del old["query_slices"]
+    for query in old["queries"]:
+        del query["slice"]
+    (out / "explanation.json").write_text(json.dumps(old))
+    description["files"]["explanation.json"] = hashlib.sha256((out / "explanation.json").read_bytes()).hexdigest()
+    (out / "run.json").write_text(json.dumps(description))
+    assert run(["rerun", str(out), "--json"]) == 0
+    replayed = json.loads(capsys.readouterr().out)
+    assert replayed["same_bytes"]
+    assert replayed["changed"] == []
+    assert run(["slices", str(out), "--json"]) == 0
+    assert "taken as one" in json.loads(capsys.readouterr().out)["notes"][0]

@@ -19,6 +19,7 @@ TITLES = {
     "solve": "The inverse-Hessian-vector product",
     "queries": "From a query to its strongest 100 examples",
     "paper": "Table 1 of the paper on this hardware",
+    "layout": "Layout of a graph of influence",
     "peers": "Other libraries",
 }
 INTRODUCTION = """# Benchmarks

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.markdown import Markdown
 
+from fastif.bench import layout as layout_bench
 from fastif.bench import page as pages
 from fastif.bench import paper as paper_bench
 from fastif.bench import queries as queries_bench
@@ -240,6 +241,27 @@ def peers(
     figures = bench.run(work, **_set(only=only, examples=examples, queries=queries, threads=threads))
     result = {"bench": "peers", "command": command_line(), "environment": environment("cpu"), **figures}
     finish(result, bench.table(result), out or Path("out/bench/peers.json"), {"as_json": as_json})
+
+
+@app.command("layout")
+def layout(
+    queries: Annotated[int, typer.Option("--queries", min=4, help="On the circle.", rich_help_panel=SIZES)] = 400,
+    points: Annotated[
+        int, typer.Option("--points", min=1, help="Training points that are placed.", rich_help_panel=SIZES)
+    ] = 112_130,
+    edges: Annotated[int, typer.Option("--edges", min=1, help="Between them.", rich_help_panel=SIZES)] = 400_000,
+    sample: Annotated[
+        int, typer.Option("--sample", min=1, help="Places that a general solver finds.", rich_help_panel=SIZES)
+    ] = 200,
+    seed: options.Seed = 0,
+    out: Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """The layout of a graph of influence as large as the paper's, against a general solver node by node."""
+    plan = layout_bench.Plan(queries, points, edges, sample=sample, seed=seed)
+    where = {"command": command_line(), "environment": environment("cpu")}
+    result = {"bench": "layout", **where, **layout_bench.run(plan)}
+    finish(result, layout_bench.table(result), out or Path("out/bench/layout.json"), {"as_json": as_json})
 
 
 @app.command("page")

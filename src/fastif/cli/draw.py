@@ -61,7 +61,10 @@ def _head(number: int, query: dict[str, Any]) -> Group:
     lines = [Text(f"{number}. {clean(query['text'])}", style="bold")]
     if query["text_pair"] is not None:
         lines.append(Text(f"   {clean(query['text_pair'])}", style="bold"))
-    lines.append(Text(f"   {label}, {said}{verdict}. Explained is {query['explained']}, {_words(query['target'])}."))
+    part = "" if query.get("slice") is None else f"slice {clean(query['slice'])}, "
+    lines.append(
+        Text(f"   {part}{label}, {said}{verdict}. Explained is {query['explained']}, {_words(query['target'])}.")
+    )
     return Group(*lines)
 
 

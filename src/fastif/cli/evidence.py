@@ -63,6 +63,7 @@ def _query(model: TextClassifier, asked: TextTable, row: int, logits: Tensor, on
         "text": asked.texts[row],
         "text_pair": None if asked.pairs is None else asked.pairs[row],
         "line": asked.lines[row],
+        "slice": None if asked.slices is None else asked.slices[row],
         "label": label,
         "predicted": predicted,
         "confidence": confidence,

@@ -1,5 +1,6 @@
 """`fastif explain`: the training examples behind some predictions."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,8 @@ from fastif.solvers import Auto
 from fastif.store import RunStore
 
 BATCH_SIZE = {"cpu": 64}  # on a GPU as many as its memory holds
+# what runs of older versions do not have, and what they did: they read no slices of queries
+LATER_ARGUMENTS: dict[str, Any] = {"memory_budget": None, "query_slice": "", "per_slice": None}
 EPILOG = "Example: fastif explain runs/sentiment --train train.csv --query dev.csv --wrong -o runs/why"
 
 
@@ -42,6 +45,10 @@ def explain(
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Examples to show, of each kind.")] = 10,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Queries to explain, the first ones.")] = 5,
+    per_slice: Annotated[
+        int | None,
+        typer.Option("--per-slice", min=1, help="Instead: queries of each of their slices, the first ones."),
+    ] = None,
     wrong: Annotated[bool, typer.Option("--wrong", help="Explain wrong predictions alone; needs labels.")] = False,
     damping: Annotated[
         float | None, typer.Option("--damping", min=0, help="Added to the curvature; found unless given.")
@@ -50,6 +57,7 @@ def explain(
     text_pair: options.TextPair = None,
     label: options.Label = None,
     slice: options.Slice = None,
+    query_slice: options.QuerySlice = None,
     split: options.Split = None,
     query_split: Annotated[
         str | None,
@@ -87,7 +95,7 @@ def explain(
 def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> dict[str, Any]:
     """Do what the arguments of the command ask for, in a run directory where there is one."""
     it = SimpleNamespace(**arguments)
-    _check_queries(it.query, it.query_text, it.wrong)
+    _check_queries(it)
     model = load_model(
         it.model,
         device=it.device,
@@ -100,11 +108,11 @@ def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> 
     columns = {"text": it.text, "text_pair": it.text_pair, "label": it.label}
     table = load_table(it.train, "train", slice=it.slice, split=it.split, drop_unlabelled=it.drop_unlabelled, **columns)
     table = only_trained_on(it.model, table)
-    asked = _queries(it.query, it.query_text, split=it.query_split, **columns)
+    asked = _queries(it, **columns)
 
     def work(keep: Keep, states: Path | None) -> tuple[dict[str, Any], fastif.Scores]:
         train = as_examples(model, table, "train")
-        rows, queries = _chosen(model, asked, wrong=it.wrong, limit=it.limit)
+        rows, queries = _chosen(model, asked, it)
         explainer = fastif.Explainer(
             model,
             train,
@@ -117,7 +125,8 @@ def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> 
             precision=options.precision(it.dtype),
             memory_budget=options.read_bytes(it.memory_budget),
         )
-        return explain_queries(explainer, queries, rows, table, top=it.top)
+        result, scores = explain_queries(explainer, queries, rows, table, top=it.top)
+        return {**result, "query_slices": _slices(asked, rows)}, scores
 
     if out is None:
         return work(nothing_kept, None)[0]
@@ -146,24 +155,35 @@ def _into_run(out: Path, request: dict[str, Any], table: TextTable, work: Work) 
     return result
 
 
-def _check_queries(query: str | None, query_text: list[str] | None, wrong: bool) -> None:
-    if (query is None) == (not query_text):
+def _check_queries(it: SimpleNamespace) -> None:
+    if (it.query is None) == (not it.query_text):
         raise ConfigurationError("give what to explain: --query FILE, or --query-text TEXT (and not both).")
-    if wrong and query is None:
+    if it.wrong and it.query is None:
         raise ConfigurationError("--wrong needs labels, which texts of --query-text do not have: use --query FILE.")
+    if it.query_slice and it.query is None:
+        raise ConfigurationError("--query-slice names a column, which texts of --query-text do not have: use --query.")
 
 
-def _queries(query: str | None, query_text: list[str] | None, **columns: Any) -> TextTable:
-    if query is not None:
-        return load_table(query, "queries", require_label=False, **columns)
-    return table_of({"text": query_text}, text="text", require_label=False, source_name="queries")
+def _queries(it: SimpleNamespace, **columns: Any) -> TextTable:
+    if it.query is None:
+        return table_of({"text": it.query_text}, text="text", require_label=False, source_name="queries")
+    named = it.query_slice is not None
+    return load_table(
+        it.query,
+        "queries",
+        split=it.query_split,
+        slice=(it.query_slice or None) if named else it.slice,
+        require_slice=named,
+        require_label=False,
+        **columns,
+    )
 
 
-def _chosen(model: TextClassifier, table: TextTable, *, wrong: bool, limit: int) -> tuple[TextTable, fastif.Examples]:
+def _chosen(model: TextClassifier, table: TextTable, it: SimpleNamespace) -> tuple[TextTable, fastif.Examples]:
     """Return the rows to explain, and them as examples."""
     examples = as_examples(model, table, "queries")
     rows = list(range(len(table)))
-    if wrong:
+    if it.wrong:
         if examples.targets_are_predictions or model.problem != "single-label":
             raise ConfigurationError("--wrong needs one label for each query; these have none, or several.")
         misses = model.predict(examples) != examples.targets
@@ -171,7 +191,32 @@ def _chosen(model: TextClassifier, table: TextTable, *, wrong: bool, limit: int)
         note(f"  {len(table) - len(rows):,} of {len(table):,} are predicted right ({1 - len(rows) / len(table):.1%}).")
         if not rows:
             raise StoredFileError("every query is predicted right: there is no wrong prediction to explain.")
-    if len(rows) > limit:
-        note(f"  Explaining the first {limit} of {len(rows):,}{' wrong ones' if wrong else ''}; --limit sets how many.")
-    asked = table.take(rows[:limit])
+    kept = rows[: it.limit] if it.per_slice is None else _of_each_slice(rows, table, it.per_slice)
+    if len(kept) < len(rows):
+        which, option = (
+            (f"the first {len(kept)}", "--limit") if it.per_slice is None else (f"{len(kept)}", "--per-slice")
+        )
+        note(f"  Explaining {which} of {len(rows):,}{' wrong ones' if it.wrong else ''}; {option} sets how many.")
+    asked = table.take(kept)
     return asked, model.from_table(asked, source="queries")
+
+
+def _of_each_slice(rows: list[int], table: TextTable, count: int) -> list[int]:
+    """Return the first so many rows of each slice, in their order."""
+    if table.slices is None:
+        raise ConfigurationError("--per-slice needs slices of the queries: name their column with --query-slice.")
+    seen: Counter[str] = Counter()
+    kept = []
+    for row in rows:
+        seen[table.slices[row]] += 1
+        if seen[table.slices[row]] <= count:
+            kept.append(row)
+    return kept
+
+
+def _slices(table: TextTable, explained: TextTable) -> dict[str, dict[str, int]] | None:
+    """Return for each slice of the queries how many there are and how many were explained, None without slices."""
+    if table.slices is None or explained.slices is None:
+        return None
+    chosen = Counter(explained.slices)
+    return {name: {"queries": count, "explained": chosen[name]} for name, count in Counter(table.slices).items()}

@@ -11,6 +11,7 @@ from typing import Any
 
 import fastif
 from fastif.cli import options
+from fastif.cli.explain import LATER_ARGUMENTS
 from fastif.cli.loading import as_examples, load_model, load_table, only_trained_on
 from fastif.cli.options import Dtype
 from fastif.errors import StoredFileError
@@ -32,7 +33,7 @@ class OpenedRun:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `fastif explain`, by the names that they have in Python."""
-        return {"memory_budget": None, **self.store.request["arguments"]}
+        return {**LATER_ARGUMENTS, **self.store.request["arguments"]}
 
     @cached_property
     def explanation(self) -> dict[str, Any]:

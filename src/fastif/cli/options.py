@@ -68,6 +68,14 @@ Slice = Annotated[
     str | None,
     typer.Option("--slice", help="Column that names the part of the data a row is of.", rich_help_panel=DATA),
 ]
+QuerySlice = Annotated[
+    str | None,
+    typer.Option(
+        "--query-slice",
+        help="The same of the queries; the column of --slice unless given, where they have it.",
+        rich_help_panel=DATA,
+    ),
+]
 Split = Annotated[str | None, typer.Option("--split", help="Split of a data set of the hub.", rich_help_panel=DATA)]
 DropUnlabelled = Annotated[
     bool,

@@ -9,7 +9,7 @@ import typer
 import fastif
 from fastif.cli import options
 from fastif.cli.console import OUT, Bars, print_json
-from fastif.cli.explain import perform
+from fastif.cli.explain import LATER_ARGUMENTS, perform
 from fastif.cli.options import Dtype
 from fastif.errors import StoredFileError
 from fastif.store import RunStore
@@ -35,7 +35,7 @@ def rerun(
         raise StoredFileError(f"{out} is the run itself; choose another directory for the new one.")
     with tempfile.TemporaryDirectory() as scratch:
         place = out or Path(scratch) / "run"
-        arguments = {"memory_budget": None, **before.request["arguments"]}  # which runs of old do not have
+        arguments = {**LATER_ARGUMENTS, **before.request["arguments"]}
         arguments["dtype"] = Dtype(arguments["dtype"])
         with Bars(quiet=as_json) as bars:
             perform(arguments, place, bars)

@@ -300,3 +300,12 @@ def test_labels_that_are_lists_can_conflict_too(tmp_path: Path) -> None:
     table = read(tmp_path / "a.jsonl", content)
     assert table.conflicts() == [[0, 1, 2, 3]]
     assert table.duplicates() == 1
+
+
+def test_slices_may_be_missing_where_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text("text,label,genre\na fine film,good,drama\n")
+    assert read_table(path, slice="genre", require_slice=False).slices == ["drama"]
+    assert read_table(path, slice="part", require_slice=False).slices is None
+    with pytest.raises(errors.DataError, match="which --slice asks for"):
+        read_table(path, slice="part")

@@ -51,7 +51,19 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = ("png",)) -> list[
         file = path.with_name(f"{path.name}.{kind}")
         # no date in a file, so that the same picture is the same bytes
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
-        with replacing(file) as temporary:
+        # the salt counts when a picture is written, and not when it is drawn
+        with replacing(file) as temporary, mpl.rc_context({"svg.hashsalt": LOOK["svg.hashsalt"]}):
             figure.savefig(temporary, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)
         written.append(file)
     return written
+
+
+def shown_name(name: str, letters: int = 28) -> str:
+    r"""Return a name from the data as a picture can have it: cut, on one line, and no formula.
+
+    >>> shown_name("costs $5"), shown_name("a very long name of a slice that goes on")
+    ('costs \\$5', 'a very long name of a slice…')
+    """
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
+    short = line if len(line) <= letters else line[: letters - 1].rstrip() + "…"
+    return short.replace("$", r"\$")

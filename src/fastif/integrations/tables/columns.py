@@ -15,6 +15,7 @@ from fastif.integrations.tables.looks import WORDS, looks_like_label, looks_like
 from fastif.integrations.tables.raw import RawTable, shown
 
 FLAGS = {"text": "--text", "text_pair": "--text-pair", "label": "--label", "slice": "--slice"}
+QUERIES = "queries ("  # how messages begin of a table of queries, whose slices have a flag of their own
 PAIRS = (
     ("premise", "hypothesis"),
     ("sentence1", "sentence2"),
@@ -157,7 +158,8 @@ def _missing(raw: RawTable, role: str, name: str, where: str) -> str:
     # by their plain forms first: another case or a hyphen is the commonest slip
     alike = [other for other in raw.names if _plain(other) == _plain(name)] or get_close_matches(name, raw.names, 1)
     closest = f" Did you mean {alike[0]!r}?" if alike else ""
-    return f"{where} has no column {name!r}, which {FLAGS[role]} asks for. It has: {_listed(raw)}.{closest}"
+    flag = "--query-slice" if role == "slice" and where.startswith(QUERIES) else FLAGS[role]
+    return f"{where} has no column {name!r}, which {flag} asks for. It has: {_listed(raw)}.{closest}"
 
 
 def _ambiguous(role: str, readings: list[str], raw: RawTable, where: str) -> str:

@@ -43,6 +43,7 @@ def read_table(
     slice: str | None = None,
     split: str | None = None,
     require_label: bool = True,
+    require_slice: bool = True,
     drop_unlabelled: bool = False,
     source_name: str = "train",
 ) -> TextTable:
@@ -57,6 +58,7 @@ def read_table(
         slice: the column that names the slice of each row; never guessed.
         split: of a data set of the hub. Unless given, the only one, or the one called `source_name`.
         require_label: whether a table or a row without a label is an error; else its label is None.
+        require_slice: whether a table without the column `slice` is an error; else it has no slices.
         drop_unlabelled: leave out rows without a label, or with a mark ("-" or -1) for none; `TextTable.dropped` counts
             them.
         source_name: how messages call this table ("train", "query").
@@ -81,6 +83,7 @@ def read_table(
         source=str(source),
         name=source_name,
         require_label=require_label,
+        require_slice=require_slice,
         drop_unlabelled=drop_unlabelled,
         sha256=sha256,
     )
@@ -93,6 +96,7 @@ def make_table(
     source: str,
     name: str,
     require_label: bool = True,
+    require_slice: bool = True,
     drop_unlabelled: bool = False,
     sha256: str | None = None,
 ) -> TextTable:
@@ -100,6 +104,8 @@ def make_table(
     where = f"{name} ({source})"
     if not raw.lines:
         raise EmptyDataError(f"{where} is empty: there is no row in it. Give at least one example.")
+    if not require_slice and asked.get("slice") not in raw.names:
+        asked = {**asked, "slice": None}
     columns = choose(raw, asked, where, require_label=require_label)
     rows = check_rows(raw, columns, where, require_label=require_label, drop_unlabelled=drop_unlabelled)
     return TextTable(

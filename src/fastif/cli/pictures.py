@@ -1,0 +1,59 @@
+"""Pictures on the command line: where they go, in which formats, and what to install for them."""
+
+import importlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fastif.errors import ConfigurationError, StoredFileError
+
+FORMATS = ("png", "svg", "pdf")
+
+Formats = Annotated[str, typer.Option("--format", help="Of pictures: png, svg, pdf, or several with commas.")]
+
+
+def plots(name: str) -> Any:
+    """Return the module `fastif.integrations.plots.<name>`, or say what to install for it."""
+    try:
+        return importlib.import_module(f"fastif.integrations.plots.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise ConfigurationError(
+            "pictures are drawn by matplotlib, which is not installed: pip install 'fastif[plots]'"
+        ) from error
+
+
+def read_formats(words: str) -> list[str]:
+    """Return the formats that are asked for.
+
+    >>> read_formats("png, pdf")
+    ['png', 'pdf']
+    """
+    formats = list(dict.fromkeys(word.strip().lower().removeprefix(".") for word in words.split(",")))
+    if not set(formats) <= set(FORMATS):
+        raise ConfigurationError(f"--format {words} must be of {', '.join(FORMATS)}, with commas between several.")
+    return formats
+
+
+def place_and_formats(out: Path, name: str, formats: str) -> tuple[Path, list[str]]:
+    """Return the path of a picture without its ending, and its formats: of a file its own, else those asked for.
+
+    >>> place_and_formats(Path("a/b.pdf"), "graph", "png")
+    (PosixPath('a/b'), ['pdf'])
+    >>> place_and_formats(Path("a"), "graph", "png,svg")
+    (PosixPath('a/graph'), ['png', 'svg'])
+    """
+    kind = out.suffix.lower().removeprefix(".")
+    if kind in FORMATS and not out.is_dir():
+        return out.with_suffix(""), [kind]
+    return out / name, read_formats(formats)
+
+
+def write(figure: Any, path: Path, formats: list[str]) -> list[str]:
+    """Write a picture in each format, and return the files."""
+    try:
+        return [str(file) for file in plots("style").save(figure, path, formats)]
+    except OSError as error:
+        raise StoredFileError(f"{path} could not be written: {error}. Choose another place with -o.") from error

@@ -1,0 +1,77 @@
+"""`fastif slices`: how training points help and harm each part of the queries, and which parts they move alike."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fastif.apps.slices import Comparison, compare_slices
+from fastif.apps.telling import tell_slices
+from fastif.cli import options, pictures, sliced
+from fastif.cli.console import OUT, note, print_json
+from fastif.cli.draw_slices import draw_comparison
+from fastif.cli.opened import open_run
+from fastif.cli.sliced import Chosen
+from fastif.errors import StoredFileError
+from fastif.files import replacing
+
+EPILOG = "Example: fastif slices runs/why --choose strongest -o out/slices"
+
+
+def slices(
+    run: Annotated[Path, typer.Argument(help="Directory of a finished run of fastif explain.")],
+    top: sliced.Top = sliced.TOP,
+    choose: sliced.Choose = Chosen.EACH,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Directory for pictures and numbers; RUN/slices unless given.")
+    ] = None,
+    formats: pictures.Formats = "png",
+    no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Numbers alone; needs no matplotlib.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Compare the slices of the queries of a run.
+
+    For each slice: how many helpful and harmful edges it has to training points, and their mean |I|. For every two:
+    the correlation of influence over the training points that have an edge to both, and how many these are.
+    """
+    kinds = pictures.read_formats(formats)
+    if not no_pictures:
+        pictures.plots("slices")  # what is missing is said before any work
+    opened = open_run(run)
+    read = sliced.sliced_edges(opened, top, choose)
+    found = compare_slices(read.edges, read.slices, empty=read.empty)
+    told: dict[str, Any] = {
+        "run": str(run),
+        "top": None if choose is Chosen.ALL else top,
+        "choose": str(choose),
+        **found.as_json(),
+        "notes": read.notes,
+        "summary": tell_slices(found),
+    }
+    place = out or run / "slices"
+    files = [] if no_pictures else _draw(found, place, kinds)
+    _write(place / "slices.json", told)
+    if as_json:
+        print_json({**told, "files": [*files, str(place / "slices.json")]})
+    else:
+        draw_comparison(found, read.notes, told["summary"], OUT)
+    note(f"Written to {place}: {', '.join(Path(file).name for file in [*files, 'slices.json'])}.")
+
+
+def _draw(found: Comparison, place: Path, formats: list[str]) -> list[str]:
+    plots = pictures.plots("slices")
+    files = pictures.write(plots.draw_slices(found), place / "slices", formats)
+    if len(found.slices) > 1:
+        files += pictures.write(plots.draw_correlations(found), place / "correlations", formats)
+    return files
+
+
+def _write(file: Path, told: dict[str, Any]) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as temporary:
+            words = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+            temporary.write_text(words, encoding="utf-8")
+    except OSError as error:
+        raise StoredFileError(f"{file} could not be written: {error}. Choose another place with -o.") from error
