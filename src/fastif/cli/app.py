@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import fastif
-from fastif.cli import audit, bench, demo, doctor, explain, rerun, train
+from fastif.cli import audit, bench, correct, demo, doctor, explain, rerun, train
 from fastif.cli.console import ERR
 from fastif.errors import ConfigurationError, FastifError
 
@@ -32,6 +32,7 @@ app.command("demo", epilog=demo.EPILOG)(demo.demo)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.command("explain", epilog=explain.EPILOG)(explain.explain)
 app.command("audit", epilog=audit.EPILOG)(audit.audit_command)
+app.command("correct", epilog=correct.EPILOG)(correct.correct)
 app.command("doctor")(doctor.doctor)
 app.command("rerun", epilog=rerun.EPILOG)(rerun.rerun)
 app.add_typer(bench.app, name="bench")
