@@ -10,13 +10,24 @@ from fastif.cli import iteration_options as own
 from fastif.cli import options
 from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.draw_correction import draw_correction
-from fastif.cli.iterating import CHECKPOINT, draw, into_run, judged, kinds_of, plan_of, walks, write_checkpoint
-from fastif.cli.material import Material, read_material
+from fastif.cli.iterating import (
+    CHECKPOINT,
+    draw_figure,
+    head_of,
+    into_run,
+    judged,
+    kinds_of,
+    plan_of,
+    walks,
+    write_checkpoint,
+)
+from fastif.cli.material import read_material
 from fastif.errors import ConfigurationError
 from fastif.keeping import Keep, nothing_kept
 from fastif.progress import Progress
 from fastif.store import RunStore
 
+NOTHING_WRITTEN = "Nothing is written: -o DIR says where to."
 EPILOG = "Example: fastif correct runs/why --anchors failing_dev.csv --test failing_test.csv -o runs/fix"
 
 
@@ -82,13 +93,13 @@ def perform(arguments: dict[str, Any], progress: Progress) -> dict[str, Any]:
     def work(keep: Keep, states: Path | None) -> tuple[Any, dict[str, Any]]:
         iteration = walks(it, material, keep, states, progress)
         found = judged(it, material, iteration.run(kinds), what="training examples")
-        return iteration, {**_head(it, material), "notes": notes, **found, "checkpoint": None}
+        return iteration, {**head_of("correct", it, material), "notes": notes, **found, "checkpoint": None}
 
     def make(store: RunStore) -> dict[str, Any]:
         iteration, result = work(store.piece, store.path / "parts")
         result["checkpoint"] = write_checkpoint(it, material, iteration, result, store.path / CHECKPOINT)
         result["summary"].append(what_was_written(result))
-        draw(store, result, "correction", title=f"Steps on {len(material.opened.table):,} training examples")
+        draw_figure(store, result, "correction", title="Steps on training examples")
         return result
 
     def force(store: RunStore, result: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +110,7 @@ def perform(arguments: dict[str, Any], progress: Progress) -> dict[str, Any]:
 
     if it.out is None:
         result = work(nothing_kept, None)[1]
-        result["summary"].append("Nothing is written: -o DIR says where to.")
+        result["summary"].append(NOTHING_WRITTEN)
         return result
     return into_run("correction", arguments, material, make=make, force=force)
 
@@ -110,17 +121,6 @@ def what_was_written(result: dict[str, Any]) -> str:
         return "No checkpoint is written; --force writes it all the same."
     helps = result["verdict"] is not None and result["verdict"]["helps"]
     return f"The corrected model is in {result['checkpoint']}" + ("." if helps else ", as --force asked for it.")
-
-
-def _head(it: SimpleNamespace, material: Material) -> dict[str, Any]:
-    model = material.opened.model
-    return {
-        "command": "correct",
-        "run": str(it.run),
-        "model": model.name,
-        "influence_through": model.parameters_in_words(),
-        "data": material.as_json(),
-    }
 
 
 def _figure(out: Path) -> str:

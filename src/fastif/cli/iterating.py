@@ -91,6 +91,18 @@ def walks(it: SimpleNamespace, material: Material, keep: Keep, states: Path | No
     return Iteration(material.opened.model, sets, plan=plan_of(it), options=options, keep=keep, progress=progress)
 
 
+def head_of(command: str, it: SimpleNamespace, material: Material) -> dict[str, Any]:
+    """Return what a result begins with."""
+    model = material.opened.model
+    return {
+        "command": command,
+        "run": str(it.run),
+        "model": model.name,
+        "influence_through": model.parameters_in_words(),
+        "data": material.as_json(),
+    }
+
+
 def judged(it: SimpleNamespace, material: Material, courses: Courses, *, what: str) -> dict[str, Any]:
     """Return everything that is told of some walks, as JSON can hold it."""
     told = None
@@ -166,7 +178,7 @@ def into_run(
     return result
 
 
-def draw(store: RunStore, result: dict[str, Any], name: str, *, title: str) -> None:
+def draw_figure(store: RunStore, result: dict[str, Any], name: str, *, title: str) -> None:
     """Add the figure to a run, where matplotlib is installed."""
     try:
         from fastif.integrations.plots.correction import draw_courses

@@ -101,23 +101,19 @@ class Material:
 
     def as_json(self) -> dict[str, Any]:
         """Say what was read."""
+        told: dict[str, Any] = {"train": _told(self.opened.table), "anchors": _told(self.anchors)}
+        if self.pool is not None:
+            told["pool"] = _told(self.pool)
+        if self.test is None:
+            return told
         drawn, held_out = self.split
-        sample = self.original is None
-        return {
-            "train": _told(self.opened.table),
-            "anchors": {
-                **_told(self.anchors),
-                "drawn_from": len(drawn),
-                "held_out": 0 if held_out is None else len(held_out),
-            },
-            "test": None if self.test is None else _told(self.test),
-            "original": {
-                **_told(self.opened.table if self.original is None else self.original),
-                "examples": len(self.original_examples),
-                "is_a_sample_of_the_training_data": sample,
-            },
-            "pool": None if self.pool is None else _told(self.pool),
+        told["anchors"] |= {"drawn_from": len(drawn), "held_out": 0 if held_out is None else len(held_out)}
+        original = {
+            **_told(self.original or self.opened.table),
+            "examples": len(self.original_examples),
+            "is_a_sample_of_the_training_data": self.original is None,
         }
+        return {**told, "test": _told(self.test), "original": original}
 
 
 def read_material(it: SimpleNamespace) -> Material:

@@ -4,7 +4,7 @@ Knows numbers and parts by name; knows neither models nor examples.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ class Course:
         losses: of each part before and after each step, (steps + 1, parts).
         accuracies: the same.
         held_out: the losses of the held-out anchors, (steps + 1, held-out anchors).
+        held_out_right: whether each of them is predicted right.
         chosen: for each step, the examples that it was taken on; of the kind "anchors" these are anchors.
         anchors: for each step, the anchors that were drawn.
     """
@@ -40,6 +41,7 @@ class Course:
     losses: Tensor
     accuracies: Tensor
     held_out: Tensor
+    held_out_right: Tensor
     chosen: tuple[Tensor, ...]
     anchors: tuple[Tensor, ...]
 
@@ -48,20 +50,19 @@ class Course:
         cls, kind: Kind, repeat: int, looks: Sequence[Look], chosen: Sequence[Tensor], anchors: Sequence[Tensor]
     ) -> "Course":
         """Make one of what was seen, the start first."""
-        losses = torch.stack([look.losses for look in looks])
-        accuracies = torch.stack([look.accuracies for look in looks])
-        held_out = torch.stack([look.held_out for look in looks])
-        return cls(kind, repeat, losses, accuracies, held_out, tuple(chosen), tuple(anchors))
+        seen = {each.name: torch.stack([getattr(look, each.name) for look in looks]) for each in fields(Look)}
+        return cls(kind, repeat, **seen, chosen=tuple(chosen), anchors=tuple(anchors))
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        held_out = self.held_out.mean(dim=1).tolist() if self.held_out.shape[1] else None
+        is_held_out = bool(self.held_out.shape[1])
         return {
             "kind": self.kind,
             "repeat": self.repeat,
             "loss": self.losses.tolist(),
             "accuracy": self.accuracies.tolist(),
-            "held_out_loss": held_out,
+            "held_out_loss": self.held_out.mean(dim=1).tolist() if is_held_out else None,
+            "held_out_accuracy": self.held_out_right.double().mean(dim=1).tolist() if is_held_out else None,
             "chosen": [ids.tolist() for ids in self.chosen],
             "anchors": [ids.tolist() for ids in self.anchors],
         }

@@ -1,6 +1,6 @@
 """What came of an iteration, in plain sentences made of its numbers. Knows courses and verdicts, and no terminal."""
 
-from fastif.apps.iteration.courses import Courses, Measure
+from fastif.apps.iteration.courses import START, Courses, Measure
 from fastif.apps.iteration.plan import Kind
 from fastif.apps.iteration.verdict import Verdict
 from fastif.apps.iteration.watching import Part
@@ -52,6 +52,10 @@ def _part(courses: Courses, kind: Kind, number: int, part: Part, what: str) -> s
         f"{part.title} ({part.examples:,} examples): with {name}, mean loss {losses[:, 0].mean():.4f} -> "
         f"{losses[:, -1].mean():.4f}, accuracy {accuracies[:, 0].mean():.1%} -> {accuracies[:, -1].mean():.1%}"
     )
+    fell = courses.difference(kind, START, part=number, measure="loss")
+    rose = courses.difference(kind, START, part=number, measure="accuracy")
+    if fell.mean < 0 and not rose.is_above_zero and rose.mean < 0.01:
+        words += " (the loss falls and the accuracy does not rise: the model has become less sure, not better)"
     others = [other for other in ("random", "anchors") if other in courses.kinds and other != kind]
     beside = [_beside(courses, kind, other, number, what) for other in others]
     return words + "".join(f"; {each}" for each in beside) + "."
@@ -90,7 +94,8 @@ def tell_verdict(found: Verdict, *, tolerance: float, what: str = "training exam
     steps = f"{found.steps} step{'' if found.steps == 1 else 's'} on {NAMES[found.course.kind].format(what=what)}"
     change = (
         f"the mean loss of the {found.change.count} anchors held out for choosing goes from {found.before:.4f} "
-        f"to {found.before + found.change.mean:.4f} ({interval_in_words(found.change, 'loss')})"
+        f"to {found.before + found.change.mean:.4f} ({interval_in_words(found.change, 'loss')}), and their accuracy "
+        f"from {found.accuracy[0]:.1%} to {found.accuracy[1]:.1%}"
     )
     lines = [f"After {steps} (repeat {found.course.repeat + 1}), {change}."]
     if found.lost is not None:
@@ -103,6 +108,8 @@ def tell_verdict(found: Verdict, *, tolerance: float, what: str = "training exam
         )
     elif found.change.mean >= 0:
         lines.append("It did not help: no step lowers that loss.")
+    elif found.change.is_below_zero:
+        lines.append("It did not help: fewer of them are predicted right.")
     else:
         lines.append("It did not help beyond doubt: the interval reaches zero.")
     return lines

@@ -23,14 +23,16 @@ class Verdict:
         steps: how many steps of it.
         before: the mean loss of the held-out anchors at the start.
         change: of their loss, over these anchors one by one.
+        accuracy: the share of them that is predicted right, at the start and there.
         lost: how much accuracy the guarded part has lost there; None where nothing is guarded.
-        helps: whether the change is below zero beyond doubt, and no more is lost than may be.
+        helps: whether the change is below zero beyond doubt, the accuracy no lower, and no more lost than may be.
     """
 
     course: Course
     steps: int
     before: float
     change: Interval
+    accuracy: tuple[float, float]
     lost: float | None
     helps: bool
 
@@ -43,6 +45,8 @@ class Verdict:
             "held_out_examples": self.change.count,
             "held_out_loss_before": self.before,
             "held_out_loss_change": self.change.as_json(),
+            "held_out_accuracy_before": self.accuracy[0],
+            "held_out_accuracy_after": self.accuracy[1],
             "original_accuracy_lost": self.lost,
             "helps": self.helps,
         }
@@ -54,8 +58,9 @@ def verdict(
     """Find the step of all repeats of a kind after which the mean loss of the held-out anchors is lowest.
 
     Of the steps that lose no more accuracy than `tolerance` on the guarded set if there are such. The correction helps
-    if there are, and if the 95 % interval of the change over the held-out anchors is below zero. As the best of several
-    steps is looked at, that is a little hopeful; what the correction is worth is for the test set to say.
+    if there are, if the 95 % interval of the change over the held-out anchors is below zero, and if no fewer of them
+    are predicted right. As the best of several steps is looked at, that is a little hopeful; what the correction is
+    worth is for the test set to say.
     """
     walks = courses.courses[kind]
     if not walks[0].held_out.shape[1]:
@@ -69,8 +74,10 @@ def verdict(
     allowed = [each for each in found if each[0] is None or each[0] <= tolerance]
     lost, _, walk, step = min(allowed or found, key=lambda each: each[1])
     change = mean_interval(walk.held_out[step] - walk.held_out[0])
-    before = float(walk.held_out[0].mean())
-    return Verdict(walk, step, before, change, lost, bool(allowed) and change.is_below_zero)
+    before, right = float(walk.held_out[0].mean()), walk.held_out_right.double().mean(dim=1)
+    accuracy = float(right[0]), float(right[step])
+    helps = bool(allowed) and change.is_below_zero and accuracy[1] >= accuracy[0]
+    return Verdict(walk, step, before, change, accuracy, lost, helps)
 
 
 def _lost(walk: Course, step: int, part: int | None) -> float | None:

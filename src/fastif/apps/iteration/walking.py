@@ -6,7 +6,7 @@ choosing the examples. Knows plans, weights and looks; which steps are worth kee
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from torch import Tensor
@@ -192,11 +192,8 @@ class _Walk:
 
 
 def _tensors(look: Look) -> Tensors:
-    return {"losses": look.losses, "accuracies": look.accuracies, "held_out": look.held_out}
+    return {each.name: getattr(look, each.name) for each in fields(Look)}
 
 
 def _look(tensors: Tensors) -> Look:
-    return Look(tensors["losses"], tensors["accuracies"], tensors["held_out"])
-
-
-__all__ = ["Iteration", "Sets"]
+    return Look(**{each.name: tensors[each.name] for each in fields(Look)})

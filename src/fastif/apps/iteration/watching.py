@@ -39,11 +39,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Look:
-    """The mean loss and the accuracy of each part, (parts,), and the losses of the held-out anchors one by one."""
+    """What was seen at some weights.
+
+    Args:
+        losses: the mean loss of each part, (parts,).
+        accuracies: the share of each part that is predicted right.
+        held_out: the loss of each held-out anchor, (held-out anchors,).
+        held_out_right: whether each of them is predicted right.
+    """
 
     losses: Tensor
     accuracies: Tensor
     held_out: Tensor
+    held_out_right: Tensor
 
 
 class Watch:
@@ -68,12 +76,12 @@ class Watch:
         """Run the model over everything at these parameters."""
         with differentiated_once():
             seen = {name: judge(self._model, parameters, examples) for name, examples in self._sets.items()}
-            held_out = torch.empty(0)
+            right, held_out = torch.empty(0, dtype=torch.bool), torch.empty(0)
             if self._held_out is not None:
-                held_out = judge(self._model, parameters, self._held_out)[1]
+                right, held_out = judge(self._model, parameters, self._held_out)
         losses = [seen[name][1][rows].double().mean() for name, rows in self._rows]
         accuracies = [seen[name][0][rows].double().mean() for name, rows in self._rows]
-        return Look(_stacked(losses), _stacked(accuracies), held_out.double())
+        return Look(_stacked(losses), _stacked(accuracies), held_out.double(), right)
 
 
 def check_classes(model: TorchModel, examples: Examples) -> None:

@@ -48,8 +48,9 @@ def draw_courses(result: dict[str, Any], *, title: str = "") -> Figure:
                 below.set_ylabel("accuracy")
         handles, names = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=len(names))
-        if title:
-            figure.suptitle(title, fontsize=10, color=INK)
+        repeats = len({one["repeat"] for one in result["courses"]})
+        bands = f"mean and range of {repeats} repeats" if repeats > 1 else "one repeat"
+        figure.suptitle(f"{title}: {bands}" if title else bands.capitalize(), fontsize=10, color=INK)
     return figure
 
 
