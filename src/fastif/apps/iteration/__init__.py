@@ -7,14 +7,15 @@
     courses.difference("helpful", "random", part=0, measure="loss")
 
 What is drawn and how is in `plan.py`, what examples are chosen at some weights in `weights.py`, what a step does in
-`updates.py`, what is looked at after each in `watching.py`, the walk itself in `walking.py`, what came of it in
-`courses.py`, which steps are worth keeping in `verdict.py`, all that in words in `telling.py`, and what must hold of
-the data before anything else in `material.py`.
+`updates.py`, what is looked at after each in `watching.py`, the walk itself in `walking.py`, the same for each slice of
+the anchors in `slices.py`, what came of it in `courses.py`, which steps are worth keeping in `verdict.py`, all that in
+words in `telling.py`, and what must hold of the data before anything else in `material.py`.
 """
 
 from fastif.apps.iteration.courses import Course, Courses, Measure
 from fastif.apps.iteration.material import check_material, keys_of, only_slice
 from fastif.apps.iteration.plan import KINDS, Effect, Kind, Plan, Update
+from fastif.apps.iteration.slices import by_anchor_slice
 from fastif.apps.iteration.verdict import Verdict, verdict
 from fastif.apps.iteration.walking import Iteration, Sets
 from fastif.apps.iteration.watching import Part
@@ -32,6 +33,7 @@ __all__ = [
     "Sets",
     "Update",
     "Verdict",
+    "by_anchor_slice",
     "check_material",
     "keys_of",
     "only_slice",

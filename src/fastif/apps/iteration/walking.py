@@ -17,6 +17,7 @@ from fastif.apps.iteration.plan import KINDS, Kind, Plan
 from fastif.apps.iteration.updates import mean_gradient, stepped
 from fastif.apps.iteration.watching import Look, Watch, check_classes
 from fastif.apps.iteration.weights import AtWeights, Ground
+from fastif.batch import STATES
 from fastif.data import Examples, Subset
 from fastif.errors import ConfigurationError
 from fastif.keeping import Keep, Tensors, nothing_kept
@@ -51,7 +52,7 @@ class Iteration:
 
     Args:
         model: a `TorchModel`, or anything with its methods. It is never changed.
-        sets: the data.
+        sets: the data. As `iteration.sets` it is seen from above the frozen layers, and can be given to others so.
         plan: the knobs.
         options: of the explainers (solver, damping, batch_size, precision, memory_budget, curvature, weight_decay), and
             prefix_cache.
@@ -76,13 +77,15 @@ class Iteration:
         names = ("precision", "memory_budget", "batch_size")
         self._resources = Resources(model, *({"precision": "auto", **given}.get(name) for name in names))  # type: ignore[arg-type]
         with self._resources.working():
-            pool = self._seen(sets.pool, "pool")
-            hessian = None if sets.hessian_data is None else self._seen(sets.hessian_data, "train")
-            self._anchors = self._seen(sets.anchors, "anchors")
-            watched = {name: self._seen(data, name) for name, data in sets.watched.items()}
-            held_out = None if sets.held_out is None else self._seen(sets.held_out, "held-out anchors")
-        self._watch = Watch(model, watched, held_out)
-        self.ground = Ground(model, pool, hessian, self.plan, given)
+            self.sets = Sets(
+                pool=self._seen(sets.pool, "pool"),
+                anchors=self._seen(sets.anchors, "anchors"),
+                watched={name: self._seen(data, name) for name, data in sets.watched.items()},
+                held_out=None if sets.held_out is None else self._seen(sets.held_out, "held-out anchors"),
+                hessian_data=None if sets.hessian_data is None else self._seen(sets.hessian_data, "train"),
+            )
+        self._watch = Watch(model, self.sets.watched, self.sets.held_out)
+        self.ground = Ground(model, self.sets.pool, self.sets.hessian_data, self.plan, given)
 
     def run(self, kinds: Sequence[Kind] = KINDS) -> Courses:
         """Walk for each kind, as often as the plan repeats, and return what was seen on the way."""
@@ -120,7 +123,7 @@ class Iteration:
 
     def anchors_of(self, repeat: int, step: int) -> Tensor:
         """Return the numbers of the anchors of a step."""
-        return self.plan.draw_anchors(len(self._anchors), repeat=repeat, step=step)
+        return self.plan.draw_anchors(len(self.sets.anchors), repeat=repeat, step=step)
 
     def choose(self, kind: Kind, here: AtWeights, *, repeat: int, step: int) -> Tensor:
         """Return the examples of a step: of the pool, or for the kind "anchors" of the anchors."""
@@ -129,13 +132,13 @@ class Iteration:
             return drawn
         if kind == "random":
             return self.plan.draw_random(len(self.ground.pool), repeat=repeat, step=step)
-        return here.chosen(kind, Subset(self._anchors, drawn))
+        return here.chosen(kind, Subset(self.sets.anchors, drawn))
 
     def moved(self, kind: Kind, here: AtWeights, chosen: Tensor) -> Parameters:
         """Return the weights after a step on some examples; the same where there is none to take it on."""
         if not len(chosen):
             return here.model.parameters
-        examples = Subset(self._anchors if kind == "anchors" else self.ground.pool, chosen)
+        examples = Subset(self.sets.anchors if kind == "anchors" else self.ground.pool, chosen)
         gradient = mean_gradient(here.model, here.model.parameters, examples)
         direction = here.solved(gradient) if self.plan.update == "newton" else gradient
         return stepped(here.model.parameters, direction, self.plan.rate)
@@ -143,7 +146,10 @@ class Iteration:
     def _seen(self, data: Any, source: str) -> Examples:
         """Return data as seen from above the frozen layers, checked to be what the model takes."""
         examples = self.model.read(data, source)
-        self.model.check(self.model.place(examples.batch(range(min(len(examples), 8)))))
+        batch = self.model.place(examples.batch(range(min(len(examples), 8))))
+        if isinstance(batch.inputs, dict) and STATES in batch.inputs:  # seen from there already
+            return examples
+        self.model.check(batch)
         check_classes(self.model, examples)
         return self._cache.view(self.model, examples, progress=self._progress)
 

@@ -4,6 +4,7 @@ Reads what `fastif correct` writes (correction.json), so that a figure can be dr
 repeats and bands reach from the lowest to the highest, as in the paper.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ KINDS = {
     "random": (NEUTRAL, "^"),
     "anchors": (COLOURS[3], "D"),
 }
+NAMES = {"loss": "mean loss", "accuracy": "accuracy"}
 COLUMNS, MOST_PARTS = 5, 15
 WIDE, HIGH = 2.5, 2.0  # of one panel, in inches
 TITLE = 28  # letters of a part's name
@@ -44,13 +46,34 @@ def draw_courses(result: dict[str, Any], *, title: str = "") -> Figure:
             above.set_title(f"{_short(parts[number]['title'])}\n{parts[number]['examples']:,} examples")
             below.set_xlabel("steps")
             if column == 0:
-                above.set_ylabel("mean loss")
-                below.set_ylabel("accuracy")
+                above.set_ylabel(NAMES["loss"])
+                below.set_ylabel(NAMES["accuracy"])
         handles, names = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=len(names))
         repeats = len({one["repeat"] for one in result["courses"]})
         bands = f"mean and range of {repeats} repeats" if repeats > 1 else "one repeat"
         figure.suptitle(f"{title}: {bands}" if title else bands.capitalize(), fontsize=10, color=INK)
+    return figure
+
+
+def draw_by_slice(results: Mapping[str, dict[str, Any]], *, measure: str, title: str = "") -> Figure:
+    """Draw a row of panels for each slice that anchors were drawn from, a column for each part that was measured."""
+    parts = next(iter(results.values()))["parts"][:MOST_PARTS]
+    with look():
+        figure = Figure(figsize=(max(5.2, WIDE * len(parts)), HIGH * len(results) + 0.9))
+        grid = figure.subplots(len(results), len(parts), squeeze=False, sharex=True, sharey="col")
+        for row, (name, result) in enumerate(results.items()):
+            for column, part in enumerate(parts):
+                _panel(grid[row][column], result, column, measure)
+                if row == 0:
+                    grid[row][column].set_title(f"{_short(part['title'])}\n{part['examples']:,} examples")
+            grid[row][0].set_ylabel(f"anchors: {_short(name)}\n{NAMES[measure]}")
+        for axes in grid[-1]:
+            axes.set_xlabel("steps")
+        handles, names = grid[0][0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=len(names))
+        if title:
+            figure.suptitle(title, fontsize=10, color=INK)
     return figure
 
 
