@@ -8,6 +8,7 @@ models; what a batch must look like for a model is the model's own business.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -179,6 +180,44 @@ class Examples:
             return f"{target.item():.4g}"
         number = int(target.item())
         return self.label_names.get(number, str(number))
+
+
+class Subset(Examples):
+    """Some of the examples of a set, numbered anew from 0.
+
+    >>> some = Subset(Examples((torch.arange(4.0), torch.arange(4)), text="abcd"), [3, 1])
+    >>> len(some), some.text, some.batch([1]).targets
+    (2, ['d', 'b'], tensor([1]))
+    """
+
+    def __init__(self, examples: Examples, rows: Sequence[int] | Tensor) -> None:
+        self.__dict__.update(examples.__dict__)
+        self._whole, self._rows = examples, torch.as_tensor(rows, dtype=torch.int64, device="cpu")
+        self._columns, self._items = None, _Chosen(examples, self._rows)
+        if not len(self._rows):
+            raise EmptyDataError(f"no row of {self.source} is left: there is no example to work with.")
+        chosen = self._rows.tolist()
+        self.lengths = None if examples.lengths is None else examples.lengths[self._rows]
+        self.text = None if examples.text is None else [examples.text[row] for row in chosen]
+        self.slices = None if examples.slices is None else [examples.slices[row] for row in chosen]
+
+    def batch(self, ids: Sequence[int] | Tensor) -> Batch:
+        """Return the examples with these numbers as one batch."""
+        ids = torch.as_tensor(ids, dtype=torch.int64, device="cpu")
+        return replace(self._whole.batch(self._rows[ids]), ids=ids)
+
+
+class _Chosen:
+    """The items of some rows."""
+
+    def __init__(self, examples: Examples, rows: Tensor) -> None:
+        self._examples, self._rows = examples, rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int, /) -> Any:
+        return self._examples[int(self._rows[index])]
 
 
 def _as_columns(data: Any, source: str) -> Tensor | tuple[Tensor, ...] | dict[str, Tensor] | None:

@@ -127,6 +127,12 @@ class TorchModel:
         }
         return other
 
+    def at(self, parameters: dict[str, Tensor]) -> Self:
+        """Return the same model with other values of the chosen parameters, after `check` of this one."""
+        other = copy.copy(self)
+        other._parameters = {name: parameters[name].detach() for name in self._parameters}
+        return other
+
     def read(self, data: Any, source: str) -> Examples:
         """Return data in any form that this model understands as examples."""
         return Examples.of(data, source)

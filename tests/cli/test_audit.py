@@ -148,7 +148,7 @@ def test_an_audit_that_was_stopped_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(command, "write_suspects", stop)
+        patch.setattr(command, "write_rows", stop)
         assert run(line) == 130
     assert not out.exists()
     pieces = list((tmp_path / "suspects.csv.unfinished" / "parts").glob("*.safetensors"))

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import fastif
-from fastif.cli import audit, bench, demo, doctor, explain, graph, rerun, slices, train
+from fastif.cli import audit, augment, bench, correct, demo, doctor, explain, graph, rerun, slices, train
 from fastif.cli.console import ERR
 from fastif.errors import ConfigurationError, FastifError
 
@@ -34,6 +34,8 @@ app.command("explain", epilog=explain.EPILOG)(explain.explain)
 app.command("audit", epilog=audit.EPILOG)(audit.audit_command)
 app.command("slices", epilog=slices.EPILOG)(slices.slices)
 app.command("graph", epilog=graph.EPILOG)(graph.graph)
+app.command("correct", epilog=correct.EPILOG)(correct.correct)
+app.command("augment", epilog=augment.EPILOG)(augment.augment)
 app.command("doctor")(doctor.doctor)
 app.command("rerun", epilog=rerun.EPILOG)(rerun.rerun)
 app.add_typer(bench.app, name="bench")

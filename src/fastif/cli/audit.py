@@ -15,7 +15,8 @@ from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.draw_audit import draw_audit
 from fastif.cli.explain import BATCH_SIZE
 from fastif.cli.loading import as_examples, load_model, load_table, plain_arguments
-from fastif.cli.suspects import check_place, suspects, write_suspects
+from fastif.cli.rows import check_place, write_rows
+from fastif.cli.suspects import suspects
 from fastif.errors import ConfigurationError
 from fastif.integrations.huggingface import TextClassifier, TextExamples
 from fastif.integrations.tables import TextTable
@@ -26,6 +27,7 @@ from fastif.solvers import Auto
 from fastif.store import RunStore
 
 UNFINISHED = ".unfinished"
+FORMATS = (".csv", ".jsonl")
 EPILOG = "Example: fastif audit runs/sentiment --train train.csv -o suspects.csv"
 
 
@@ -86,11 +88,12 @@ def audit_command(
     arguments = {name: value for name, value in locals().items() if name not in ("out", "force", "as_json")}
     arguments["by"] = _ranking(by, memorized)
     if out is not None:
-        check_place(out, force=force)
+        check_place(out, force=force, formats=FORMATS)
     with Bars(quiet=as_json) as bars:
         result = perform(arguments, out, bars)
     if out is not None:
-        write_suspects(out, result["suspects"], force=force)
+        check_place(out, force=force, formats=FORMATS)
+        write_rows(out, result["suspects"])
         shutil.rmtree(_unfinished(out), ignore_errors=True)
     if as_json:
         print_json(result)

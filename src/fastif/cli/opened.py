@@ -76,19 +76,23 @@ class OpenedRun:
         given = {column: self.arguments[column] for column in ("text", "text_pair", "label")}
         return load_table(source, name, **{**given, **columns})
 
-    def explainer(self, progress: Progress, **chosen: Any) -> fastif.Explainer:
-        """Return an explainer with the settings of the run, but for what is given here."""
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the run's explainer, by the names that they have in Python."""
         given = self.arguments
-        settings: dict[str, Any] = {
+        return {
             "solver": Auto(seed=given["seed"]),
             "damping": "auto" if given["damping"] is None else given["damping"],
             "batch_size": given["batch_size"],
-            "progress": progress,
             "prefix_cache": self.prefix_cache,
             "precision": options.precision(Dtype(given["dtype"])),
             "memory_budget": options.read_bytes(given["memory_budget"]),
         }
-        return fastif.Explainer(self.model, chosen.pop("train", self.train), **{**settings, **chosen})
+
+    def explainer(self, progress: Progress, **chosen: Any) -> fastif.Explainer:
+        """Return an explainer with the settings of the run, but for what is given here."""
+        given = {**self.settings, "progress": progress, **chosen}
+        return fastif.Explainer(self.model, given.pop("train", self.train), **given)
 
     @cached_property
     def prefix_cache(self) -> PrefixCache:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastif.data import Examples
+from fastif.data import Examples, Subset
 from fastif.errors import ConvergenceError
 from fastif.integrations.huggingface.classifier import TextClassifier
 from fastif.integrations.huggingface.recipe import Recipe
@@ -159,21 +159,6 @@ class Fitting:
             )
         optimizer.step()
         return value
-
-
-class Subset(Examples):
-    """Some of the examples of a set, numbered anew from 0."""
-
-    def __init__(self, examples: Examples, rows: Tensor) -> None:
-        self._whole, self._rows, self.source = examples, rows, examples.source
-        self.lengths = None if examples.lengths is None else examples.lengths[rows]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def batch(self, ids: Any) -> Any:
-        """Return the examples with these numbers as one batch."""
-        return self._whole.batch(self._rows[torch.as_tensor(ids)])
 
 
 def bucketed(lengths: Tensor | None, total: int, batch_size: int, *, seed: int, epoch: int) -> Iterator[Tensor]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,25 +34,37 @@ class TrainedClassifier:
 
     def save(self, directory: str | Path) -> Path:
         """Write a checkpoint that transformers loads, whole or not at all, and return where it is."""
-        path = Path(directory)
-        check_free(path)
-        module: Any = self.model.module
-        tokenizer = self.model.tokenizer
-        longest = tokenizer.model_max_length
-        try:
-            with making_directory(path) as temporary, quiet():
-                module.save_pretrained(temporary)
-                tokenizer.model_max_length = self.model.max_length  # whoever loads it cuts texts where training did
-                tokenizer.save_pretrained(temporary)
-                words = json.dumps(self.record, indent=1, ensure_ascii=False, allow_nan=False)
-                (temporary / RECORD).write_text(words + "\n", encoding="utf-8")
-        except OSError as error:
-            raise StoredFileError(
-                f"the checkpoint could not be written to {path}: {error}. Nothing is there."
-            ) from error
-        finally:
-            tokenizer.model_max_length = longest
-        return path
+        model = self.model
+        return save_checkpoint(
+            model.module, model.tokenizer, directory, max_length=model.max_length, files={RECORD: self.record}
+        )
+
+
+def save_checkpoint(
+    module: Any,
+    tokenizer: Any,
+    directory: str | Path,
+    *,
+    max_length: int,
+    files: Mapping[str, Mapping[str, Any]],
+) -> Path:
+    """Write a checkpoint that transformers loads, with files of JSON beside it, whole or not at all."""
+    path = Path(directory)
+    check_free(path)
+    longest = tokenizer.model_max_length
+    try:
+        with making_directory(path) as temporary, quiet():
+            module.save_pretrained(temporary)
+            tokenizer.model_max_length = max_length  # whoever loads it cuts texts where training did
+            tokenizer.save_pretrained(temporary)
+            for name, content in files.items():
+                words = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+                (temporary / name).write_text(words + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StoredFileError(f"the checkpoint could not be written to {path}: {error}. Nothing is there.") from error
+    finally:
+        tokenizer.model_max_length = longest
+    return path
 
 
 def check_free(path: Path) -> None:

@@ -1,0 +1,71 @@
+"""Files of rows that a person or a program goes on with: csv, jsonl and parquet, by the ending of their name.
+
+jsonl and parquet hold every text exactly. csv is read by spreadsheets, which run a cell that begins with = + - or @ as
+a formula: there such a text, or one that begins with a tab or a carriage return, gets a single quote in front.
+"""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fastif.errors import ConfigurationError, StoredFileError
+from fastif.files import replacing
+
+FORMATS = (".csv", ".jsonl", ".parquet")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+Row = dict[str, Any]
+
+
+def check_place(out: Path, *, force: bool, formats: Sequence[str] = FORMATS, option: str = "-o") -> None:
+    """Raise before any work if the file could not be written in the end."""
+    if out.suffix.lower() not in formats:
+        words = f"{', '.join(formats[:-1])} or {formats[-1]}"
+        raise ConfigurationError(f"{option} {out} must end in {words}, which says how it is written.")
+    if out.is_dir():
+        raise StoredFileError(f"{out} is a directory; give the name of a file.")
+    if out.exists() and not force:
+        raise StoredFileError(f"{out} exists. Choose another name, or replace it with --force.")
+
+
+def write_rows(out: Path, rows: Sequence[Row], *, columns: Sequence[str] | None = None) -> None:
+    """Write rows, whole or not at all; columns are those of the first row unless given, as for no rows they must be."""
+    names = list(rows[0] if columns is None else columns)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(out) as temporary:
+            WRITERS[out.suffix.lower()](temporary, rows, names)
+    except OSError as error:
+        raise StoredFileError(f"{out} could not be written: {error}") from error
+
+
+def _jsonl(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        stream.writelines(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+
+
+def _csv(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        table = csv.DictWriter(stream, names, lineterminator="\n")
+        table.writeheader()
+        table.writerows({name: cell(value) for name, value in row.items()} for row in rows)
+
+
+def _parquet(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({name: [row[name] for row in rows] for name in names}), path)
+
+
+WRITERS = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
+
+
+def cell(value: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula.
+
+    >>> cell("=1+1"), cell("fine"), cell(-2.5)
+    ("'=1+1", 'fine', -2.5)
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
