@@ -129,9 +129,15 @@ def stacked_losses(model: TorchModel, stack: Stack, examples: Examples, *, toget
     parts = []
     with torch.no_grad():
         for batch in examples.batches(BATCH_SIZE, order):
-            way = _Way(model, goes_together(model, len(batch)) if together is None else together)
-            parts.append(way.losses(stack, model.place(batch)).cpu())
+            parts.append(losses_on(model, stack, model.place(batch), together=together).cpu())
     return torch.cat(parts, dim=1)[:, order.argsort()]
+
+
+def losses_on(model: TorchModel, stack: Stack, batch: Batch, *, together: bool | None = None) -> Tensor:
+    """Return the loss of every example of a placed batch for every model, (models, batch)."""
+    way = _Way(model, goes_together(model, len(batch)) if together is None else together)
+    with torch.no_grad():
+        return way.losses(stack, batch)
 
 
 class _Way:

@@ -58,9 +58,9 @@ class TrainingRecipe:
             if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
                 raise ConfigurationError(f"{name} must be a whole number of at least 1, not {value!r}.")
         clip = 1.0 if self.clip is None else self.clip
-        for name, value in (("learning_rate", self.learning_rate), ("clip", clip)):
-            if not _number(value) or not value > 0:
-                raise ConfigurationError(f"{name} must be a number above 0, not {value!r}.")
+        for name, number in (("learning_rate", self.learning_rate), ("clip", clip)):
+            if not _number(number) or not number > 0:
+                raise ConfigurationError(f"{name} must be a number above 0, not {number!r}.")
         if not _number(self.weight_decay) or self.weight_decay < 0:
             raise ConfigurationError(f"weight_decay must be 0 or more, not {self.weight_decay!r}.")
         for name in ("momentum", "warm_up"):
