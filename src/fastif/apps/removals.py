@@ -108,27 +108,39 @@ def at_random(
 ) -> list[Removal]:
     """Return removals of random examples, by label where targets are classes: `draws` lists of each label.
 
-    >>> found = at_random(torch.tensor([0, 1, 0, 1]), counts=[1, 2], draws=1)
-    >>> [(one.label, sorted(one.ids)) for one in found if one.count == 2]
-    [('0', [0, 2]), ('1', [1, 3])]
+    >>> found = at_random(torch.tensor([0, 1, 0, 1, 1]), counts=[1], draws=2)
+    >>> [(one.label, one.draw, one.count) for one in found]
+    [('0', 0, 1), ('0', 1, 1), ('1', 0, 1), ('1', 1, 1)]
     """
     counts = check_counts(counts)
     if isinstance(draws, bool) or not isinstance(draws, int) or draws < 1:
         raise ConfigurationError(f"draws must be a whole number of at least 1, not {draws!r}.")
     removals = []
-    for label, members in _groups(targets, label_names or {}):
-        if len(members) <= counts[-1]:
-            whose = "" if label is None else f" of label {label}"
-            raise DataError(
-                f"there are {len(members)} training examples{whose}, and {counts[-1]} are to be removed at random: "
-                "some have to be left. Remove fewer."
-            )
-        for draw in range(draws):
-            key = (seed, _DRAW, draw, int(members[0]))
-            order = members[torch.randperm(len(members), generator=generator(*key))]
+    for draw in range(draws):
+        for label, order in shuffled_by_label(targets, seed=seed, draw=draw, label_names=label_names):
+            if len(order) <= counts[-1]:
+                whose = "" if label is None else f" of label {label}"
+                raise DataError(
+                    f"there are {len(order)} training examples{whose}, and {counts[-1]} are to be removed at random: "
+                    "some have to be left. Remove fewer."
+                )
             for count in counts:
                 removals.append(Removal("random", tuple(order[:count].tolist()), label=label, draw=draw))
-    return removals
+    return sorted(removals, key=lambda one: (one.label or "", one.draw, one.count))
+
+
+def shuffled_by_label(
+    targets: Tensor, *, seed: int, draw: int = 0, label_names: Mapping[int, Any] | None = None
+) -> list[tuple[str | None, Tensor]]:
+    """Return the examples of each label in a random order; all together, without a label, where targets are no classes.
+
+    >>> [(label, sorted(order.tolist())) for label, order in shuffled_by_label(torch.tensor([0, 1, 0]), seed=0)]
+    [('0', [0, 2]), ('1', [1])]
+    """
+    return [
+        (label, members[torch.randperm(len(members), generator=generator(seed, _DRAW, draw, int(members[0])))])
+        for label, members in _groups(targets, label_names or {})
+    ]
 
 
 def smallest_label(targets: Tensor) -> int:

@@ -18,7 +18,7 @@ from torch import Tensor
 from fastif import memory, ranking
 from fastif.apps.answers import Answers, answers, check_labelled
 from fastif.apps.relabelled import Relabelled
-from fastif.apps.removals import at_random
+from fastif.apps.removals import shuffled_by_label
 from fastif.apps.retraining import Start
 from fastif.apps.simulated import Simulated
 from fastif.apps.stack import Parameters, StackTraining, losses_on, member, repeated
@@ -130,7 +130,7 @@ class Simulation:
         if len(scores) != len(self._queries):
             raise DataError(f"there are scores of {len(scores)} queries, and {len(self._queries)} queries.")
         own = torch.stack([self._influential(scores, query, points) for query in range(len(scores))])
-        random = at_random(self._on_train.targets, counts=[points], draws=1, seed=seed, label_names=self._label_names)
+        random = self._drawn(points, seed)
         simulator = self.simulator(seed)
         with self._resources.working():
             said = answers(self.model, simulator, self._imitated)
@@ -145,7 +145,7 @@ class Simulation:
                 f"{max(rates):g} now."
             )
         return Simulated(
-            kinds=("helpful", "harmful", *(f"random, {one.label}" for one in random)),
+            kinds=("helpful", "harmful", *(f"random, {label}" for label in random)),
             rates=rates,
             losses=losses,
             before=said.losses,
@@ -153,6 +153,17 @@ class Simulation:
             train_agreement=_agreement(on_train, self._on_train),
             query_agreement=_agreement(said, self._on_queries),
         )
+
+    def _drawn(self, points: int, seed: int) -> dict[str, list[int]]:
+        """Return random examples of each label."""
+        orders = shuffled_by_label(self._on_train.targets, seed=seed, label_names=self._label_names)
+        for label, order in orders:
+            if len(order) < points:
+                raise DataError(
+                    f"there are {len(order)} training examples of label {label}, and steps on {points} random ones of "
+                    "each label are to be taken. Take fewer points."
+                )
+        return {str(label): order[:points].tolist() for label, order in orders}
 
     def _influential(self, scores: Scores, query: int, points: int) -> Tensor:
         """Return the numbers of the most helpful and the most harmful examples of a query, (2, points)."""
@@ -182,13 +193,15 @@ class Simulation:
         self._progress("steps of the simulator", len(own), len(own))
         return torch.stack(parts)
 
-    def _random(self, simulator: Parameters, random: list[Any], rates: tuple[float, ...]) -> dict[str, Tensor]:
+    def _random(
+        self, simulator: Parameters, random: dict[str, list[int]], rates: tuple[float, ...]
+    ) -> dict[str, Tensor]:
         """Return the loss of each query after steps on random examples, (queries, labels, points, rates)."""
         asked = self.model.place(self._imitated.batch(self._imitated.everyone()))
         rows = []
-        for number, one in enumerate(random):
+        for number, ids in enumerate(random.values()):
             self._progress("steps on random examples", number, len(random))
-            rows.append(torch.stack([self._after(simulator, each, rates, asked) for each in one.ids]))
+            rows.append(torch.stack([self._after(simulator, each, rates, asked) for each in ids]))
         self._progress("steps on random examples", len(random), len(random))
         return {"losses": torch.stack(rows).permute(3, 0, 1, 2)}  # from (labels, points, rates, queries)
 

@@ -7,6 +7,7 @@ $(H + \mathrm{damp} \cdot \mathrm{scale}\, I)^{-1} v$: the damping is damp x sca
 Kept for comparison with the paper; `LiSSA` is the better parametrisation. A residual is reported and never raised for.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +24,8 @@ from fastif.vectors import Block
 
 CONVERGED = 0.05  # relative residual
 RESIDUAL_EXAMPLES = 4096  # that it is estimated on
+
+Look = Callable[[int, Callable[[], Block]], None]
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,18 @@ class PreparedPaperLiSSA:
 
     def solve(self, block: Block, damping: float) -> Solution:
         """Run the iteration; the damping of the caller is not used."""
+        knobs = self.knobs
+        samples = self.iterate(block)
+        value, error = summarise_repeats(samples, knobs.repeats)
+        residual = relative_residual(self._part(value, self.own_damping), block).cpu()
+        converged = residual <= CONVERGED  # for the record alone
+        return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
+
+    def iterate(self, block: Block, look: Look = lambda steps, samples: None) -> Block:
+        """Return the estimates of all repeats, those of every vector of the first repeat first.
+
+        `look(steps, samples)` is called after each step with a function that gives the estimates at that point.
+        """
         knobs, operator = self.knobs, self.operator
         right = {name: tensor.repeat(knobs.repeats, *[1] * (tensor.ndim - 1)) for name, tensor in block.items()}
         ids = torch.cat([self._positions(repeat) for repeat in range(knobs.repeats)], dim=1)
@@ -80,21 +95,18 @@ class PreparedPaperLiSSA:
             mean = vectors.add(vectors.scale(image, 1 / size), state, operator.weight_decay)
             return vectors.add(vectors.add(right, state, 1 - knobs.damp), mean, -1 / knobs.scale)
 
+        def told(step: int, state: Block) -> None:
+            operator.progress("solving", step + 1, knobs.depth)
+            look(step + 1, lambda: vectors.scale(state, 1 / knobs.scale))
+
         operator.progress("solving", 0, knobs.depth)
-        state = run_steps(operator, right, ids, update, groups=knobs.repeats, look=self._report)
-        samples = vectors.scale(state, 1 / knobs.scale)
-        value, error = summarise_repeats(samples, knobs.repeats)
-        residual = relative_residual(self._part(value, self.own_damping), block).cpu()
-        converged = residual <= CONVERGED  # for the record alone
-        return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
+        state = run_steps(operator, right, ids, update, groups=knobs.repeats, look=told)
+        return vectors.scale(state, 1 / knobs.scale)
 
     @cached_property
     def _part(self) -> CurvatureOperator:
         """The operator over some examples, on which the residual is estimated: that is for the record alone."""
         return self.operator.subsample(RESIDUAL_EXAMPLES, seed=self.knobs.seed)
-
-    def _report(self, step: int, state: Block) -> None:
-        self.operator.progress("solving", step + 1, self.knobs.depth)
 
     def _positions(self, repeat: int) -> Tensor:
         """Return positions for each step, (steps, size): epochs in random order, as a data loader shuffles them."""
