@@ -35,11 +35,12 @@ def test_influential_examples_tell_what_the_model_will_say(model: fastif.TorchMo
     assert done.losses.shape == (30, 5, 10, 5)
     assert done.kinds == ("helpful", "harmful", "random, 0", "random, 1", "random, 2")
     assert done.train_agreement > 0.95
-    by_group = {found["group"]: found["mean_changes"] for found in done.by_group()}
+    by_group = {found["group"]: found["over_all_rates"] for found in done.by_group()}
     assert by_group["right"]["helpful"] < 0 < by_group["right"]["harmful"]
     assert by_group["wrong"]["harmful"] < 0 < by_group["wrong"]["helpful"]
     for group, kind in (("right", "helpful"), ("wrong", "harmful")):
         assert by_group[group][kind] == min(by_group[group].values())
+    assert sum(found["best"][kind] for found, kind in zip(done.by_group(), ("helpful", "harmful"), strict=True)) >= 24
     words = " ".join(done.in_words())
     assert "The paper expects helpful examples to lower it most there" in words
     assert "The paper expects harmful" in words

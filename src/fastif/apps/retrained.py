@@ -245,8 +245,8 @@ def _group_in_words(group: str, lines: list[Change], noise: Mapping[tuple[str, i
         system = "" if line.system == INFLUENCE else f" (by {line.system})"
         beside = noise.get((group, last.count))
         words = (
-            f"{in_words(group).capitalize()} ({last.queries}): without the {last.count} most {line.kind}{system} the "
-            f"loss changes by {last.mean:+.3f}"
+            f"{in_words(group).capitalize()} ({last.queries}): without their {last.count} most {line.kind} "
+            f"examples{system} the loss changes by {last.mean:+.3f}"
         )
         if beside is None:
             told.append(f"{words}.")

@@ -48,13 +48,13 @@ class Simulated:
         changes = self.changes
         return {"mean": changes.mean(dim=2), "lowest": changes.amin(dim=2), "highest": changes.amax(dim=2)}
 
-    def overall(self) -> Tensor:
-        """Return the mean change over points and learning rates, (queries, kinds)."""
-        return self.changes.mean(dim=(2, 3))
+    def at_best(self) -> Tensor:
+        """Return the lowest change of each kind's mean over all learning rates, (queries, kinds)."""
+        return self.curves()["mean"].amin(dim=2)
 
     def best_kinds(self) -> list[str]:
-        """Return, for each query, the kind whose steps lower the loss most in the mean over all learning rates."""
-        return [self.kinds[kind] for kind in self.overall().argmin(dim=1).tolist()]
+        """Return, for each query, the kind whose steps lower the loss most, each at its best learning rate."""
+        return [self.kinds[kind] for kind in self.at_best().argmin(dim=1).tolist()]
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""
@@ -82,13 +82,14 @@ class Simulated:
         }
 
     def by_group(self) -> list[dict[str, Any]]:
-        """Return, for each group of queries, the mean change of each kind, and how often each was the best."""
-        best, overall = self.best_kinds(), self.overall()
+        """Return, for each group of queries, the change of the loss by kind, and how often each kind was the best."""
+        best, lowest, every = self.best_kinds(), self.at_best(), self.changes.mean(dim=(2, 3))
         return [
             {
                 "group": group,
                 "queries": len(rows),
-                "mean_changes": dict(zip(self.kinds, overall[rows].mean(dim=0).tolist(), strict=True)),
+                "at_best_rate": self._by_kind(lowest[rows]),
+                "over_all_rates": self._by_kind(every[rows]),
                 "best": {kind: sum(best[row] == kind for row in rows.tolist()) for kind in self.kinds},
             }
             for group, rows in groups(self.right).items()
@@ -101,10 +102,10 @@ class Simulated:
             f"{self.query_agreement:.1%} of the queries."
         ]
         for found in self.by_group():
-            listed = ", ".join(f"{kind} {change:+.4f}" for kind, change in found["mean_changes"].items())
+            listed = "; ".join(f"{kind} {change:+.4f}" for kind, change in found["at_best_rate"].items())
             told.append(
-                f"{in_words(found['group']).capitalize()} ({found['queries']}): mean change of the simulator's loss by "
-                f"one step, over all learning rates and {self.points} examples of each kind: {listed}."
+                f"{in_words(found['group']).capitalize()} ({found['queries']}): change of the simulator's loss by one "
+                f"step at the best learning rate of each kind, mean over {self.points} examples: {listed}."
             )
             expected = EXPECTED.get(found["group"])
             if expected is not None:
@@ -113,3 +114,6 @@ class Simulated:
                     f"{found['best'][expected]} of {found['queries']}."
                 )
         return told
+
+    def _by_kind(self, values: Tensor) -> dict[str, float]:
+        return dict(zip(self.kinds, values.mean(dim=0).tolist(), strict=True))

@@ -31,7 +31,7 @@ Parameters = dict[str, Tensor]
 Stack = dict[str, Tensor]
 
 # parameters x examples of a pass below which models go together: a CPU is then busy with calls and not with products
-TOGETHER_BELOW = {"cpu": 2e6, "cuda": 1e10}
+TOGETHER_BELOW = {"cpu": 1e7, "cuda": 1e10}
 COPIES = 6  # of the parameters of a model while it is trained: itself, gradient, two moments, and what a step makes
 CPU_BYTES, OF_GPU = 2**30, 0.5  # what a stack may take
 BATCH_SIZE = 256  # examples that are judged at once

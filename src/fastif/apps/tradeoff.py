@@ -21,7 +21,7 @@ from fastif import memory, vectors
 from fastif.apps.answers import answers
 from fastif.apps.traded import Traded
 from fastif.curvature import CurvatureOperator, Kind
-from fastif.errors import ConfigurationError, ConvergenceError
+from fastif.errors import ConfigurationError, ConvergenceError, NegativeCurvatureError
 from fastif.keeping import Keep, nothing_kept
 from fastif.model import TorchModel
 from fastif.precision import Precision
@@ -150,7 +150,7 @@ class Tradeoff:
     def _errors(self, grid: Grid, some: Tensor) -> dict[str, Tensor]:
         """Return the errors of some queries in every setting, (B, T, J, queries)."""
         block = self._gradients(some)
-        exact = ConjugateGradient(tolerance=grid.tolerance).prepare(self._operator).solve(block, grid.damping).value
+        exact = self._converged(grid, block)
         sizes, most = grid.batch_sizes, max(grid.repeats)
         shape = (len(sizes), len(grid.repeats), len(grid.depths), len(some))
         expensive, converged = (torch.empty(shape, dtype=torch.float64) for _ in range(2))
@@ -176,6 +176,16 @@ class Tradeoff:
         self._progress("solving in all settings", len(sizes), len(sizes))
         plain = vectors.scale(block, 1 / grid.damping)
         return {"expensive": expensive, "converged": converged, "no_solve": relative_error(plain, exact).double()}
+
+    def _converged(self, grid: Grid, block: Block) -> Block:
+        """Return the solution that the iteration tends to."""
+        try:
+            return ConjugateGradient(tolerance=grid.tolerance).prepare(self._operator).solve(block, grid.damping).value
+        except NegativeCurvatureError as error:
+            raise NegativeCurvatureError(
+                f"{error} Here the damping is damp x scale, {grid.damp:g} x {grid.scale:g}: raise one of them, or take "
+                "the Gauss-Newton matrix."
+            ) from error
 
     def _iterate(
         self, grid: Grid, batch_size: int, repeats: int, block: Block, look: Callable[[int, Block], None]

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import fastif
-from fastif.cli import audit, bench, demo, doctor, explain, rerun, train
+from fastif.cli import audit, bench, demo, doctor, explain, recall, rerun, retrain, simulate, tradeoff, train
 from fastif.cli.console import ERR
 from fastif.errors import ConfigurationError, FastifError
 
@@ -34,6 +34,10 @@ app.command("explain", epilog=explain.EPILOG)(explain.explain)
 app.command("audit", epilog=audit.EPILOG)(audit.audit_command)
 app.command("doctor")(doctor.doctor)
 app.command("rerun", epilog=rerun.EPILOG)(rerun.rerun)
+app.command("retrain", epilog=retrain.EPILOG)(retrain.retrain)
+app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
+app.command("recall", epilog=recall.EPILOG)(recall.recall)
+app.command("tradeoff", epilog=tradeoff.EPILOG)(tradeoff.tradeoff)
 app.add_typer(bench.app, name="bench")
 
 
