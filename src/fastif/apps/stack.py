@@ -11,7 +11,7 @@ small to fill the machine: any small network, and encoders on a GPU. On a CPU, p
 in a batch than one by one (`python -m fastif.bench.retraining` measures both).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +29,8 @@ from fastif.shuffling import bucketed
 
 Parameters = dict[str, Tensor]
 Stack = dict[str, Tensor]
+Order = Callable[[int], Iterable[Tensor]]
+"""The batches of an epoch, as numbers of examples; epochs are asked for in order, from 1 on."""
 
 # parameters x examples of a pass below which models go together: a CPU is then busy with calls and not with products
 TOGETHER_BELOW = {"cpu": 1e7, "cuda": 1e10}
@@ -47,6 +49,7 @@ class StackTraining:
         recipe: the knobs.
         together: whether models go through a batch together; None chooses.
         progress: called as progress(stage, done, total).
+        order: the batches of each epoch; drawn by the seed unless given.
     """
 
     model: TorchModel
@@ -54,6 +57,7 @@ class StackTraining:
     recipe: TrainingRecipe
     together: bool | None = None
     progress: Progress = silent
+    order: Order | None = None
 
     def fit(self, weights: Tensor, start: Parameters, *, seed: int = 0) -> Stack:
         """Return one trained model for each row of `weights` (models, examples), all from the same start.
@@ -70,7 +74,7 @@ class StackTraining:
         optimizer = recipe.make_optimizer(stack)
         way, steps, step = self._way(), recipe.steps(total), 0
         for epoch in range(1, recipe.passes + 1):
-            for ids in bucketed(self.train.lengths, total, recipe.batch_size, seed=seed, epoch=epoch):
+            for ids in self._batches(seed, epoch):
                 for group in optimizer.param_groups:
                     group["lr"] = recipe.rate(step, steps)
                 batch = self.model.place(self.train.batch(ids))
@@ -91,6 +95,11 @@ class StackTraining:
         if self._goes_together():
             each += 2 * self.recipe.batch_size * self.model.bytes_per_example
         return max(1, memory.share(self.model.device, OF_GPU, CPU_BYTES) // max(1, each))
+
+    def _batches(self, seed: int, epoch: int) -> Iterable[Tensor]:
+        if self.order is not None:
+            return self.order(epoch)
+        return bucketed(self.train.lengths, len(self.train), self.recipe.batch_size, seed=seed, epoch=epoch)
 
     def _goes_together(self) -> bool:
         return goes_together(self.model, self.recipe.batch_size) if self.together is None else self.together
