@@ -300,7 +300,7 @@ def test_the_batch_size_does_not_change_the_numbers(name: str) -> None:
     assert relative_error(of[1], of[2]) < 1e-7
 
 
-def test_a_small_model_is_solved_exactly_and_a_large_one_by_conjugate_gradients() -> None:
+def test_the_solver_follows_from_the_size_of_model_and_data() -> None:
     x, y = torch.randn(40, 5), torch.randint(0, 3, (40,))
 
     def chosen(hidden: int, repeat: int = 1) -> str:
@@ -310,6 +310,7 @@ def test_a_small_model_is_solved_exactly_and_a_large_one_by_conjugate_gradients(
 
     assert chosen(2) == "exact, 21 x 21 matrix"
     assert chosen(1000) == "exact, 80 x 80 matrix in the dual"
+    assert chosen(1000, repeat=30) == "by Woodbury's identity, 2,400 Jacobian rows of 1,200 examples"
     assert chosen(1000, repeat=50).startswith("conjugate gradients on 2,000 examples")
 
 

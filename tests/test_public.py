@@ -21,6 +21,7 @@ PUBLIC = [
     "Nearest",
     "Scores",
     "TorchModel",
+    "Woodbury",
 ]
 
 

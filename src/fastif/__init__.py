@@ -7,7 +7,7 @@ from fastif.explainer import Explainer
 from fastif.explanation import Explanation
 from fastif.model import TorchModel
 from fastif.scores import Scores
-from fastif.solvers import ConjugateGradient, Exact, Identity, Lanczos, LiSSA
+from fastif.solvers import ConjugateGradient, Exact, Identity, Lanczos, LiSSA, Woodbury
 from fastif.version import __version__ as __version__
 
 __all__ = [
@@ -24,4 +24,5 @@ __all__ = [
     "Nearest",
     "Scores",
     "TorchModel",
+    "Woodbury",
 ]

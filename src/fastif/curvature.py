@@ -19,7 +19,7 @@ from fastif.capture import CaptureError
 from fastif.data import Examples
 from fastif.derivatives import gauss_newton_product, grouped_product, hessian_product
 from fastif.errors import ConfigurationError, ModelError
-from fastif.factored import can_be_factored, factored_product
+from fastif.factored import can_be_factored, factored_product, product_of_few
 from fastif.fitting import fitting
 from fastif.jacobian import CHECKED_EXAMPLES, Jacobian, product_by_rows
 from fastif.keeping import Keep, nothing_kept
@@ -39,6 +39,7 @@ RESIDENT_BYTES = 2**28  # data below this size stays on the model's device betwe
 VECTOR_COST, ROW_COST, ROW_WRITING_COST, ROW_PRODUCT_COST = 4.0, 2.0, 48.0, 1.5
 FACTOR_COST = {"cpu": 0.6, "cuda": 0.3}  # of a pass without forward mode
 ROW_TIMES = {"cpu": 1.0, "cuda": 1.6}  # what rows take more where memory is what takes time
+FEW = 32  # examples whose products take as long as their kernels' launching
 EXAMPLES_AT_ONCE = 4  # with fewer in the budget of rows, passes are too small
 
 
@@ -90,13 +91,16 @@ class CurvatureOperator:
         if count < 1:
             raise ConfigurationError(f"subsample must be at least 1, not {count}.")
         generator = torch.Generator("cpu").manual_seed(seed)
-        drawn = torch.randperm(self.examples, generator=generator, device="cpu")[:count].sort().values
+        return self.over(torch.randperm(self.examples, generator=generator, device="cpu")[:count].sort().values)
+
+    def over(self, positions: Tensor) -> "CurvatureOperator":
+        """Return this operator over some of its examples, by their positions among them."""
         return CurvatureOperator(
             self.model,
             self.data,
             kind=self.kind,
             weight_decay=self.weight_decay,
-            ids=self.ids[drawn],
+            ids=self.ids[positions],
             batch_size=self.batch_size,
             progress=self.progress,
             keep=self.keep,
@@ -174,6 +178,9 @@ class CurvatureOperator:
         plan = self.jacobian.route.plan if self.kind == "gauss-newton" else None
         if plan is not None and can_be_factored(plan):
             try:
+                if len(batch) <= FEW:
+                    outputs = self.outputs_per_example
+                    return product_of_few(self.model, batch, block, plan, groups=groups, outputs_each=outputs)
                 return factored_product(self.model, batch, block, plan, groups=groups)
             except CaptureError:  # layers that depend on the data
                 pass

@@ -165,7 +165,11 @@ class Examples:
 
     def label(self, index: int) -> str:
         """Return the target of one example as a person would write it."""
-        return self.name_of(self.batch([index]).targets[0])
+        return self.labels([index])[0]
+
+    def labels(self, ids: Sequence[int]) -> list[str]:
+        """Return the targets of some examples as a person would write them."""
+        return [self.name_of(target) for target in self.batch(ids).targets] if len(ids) else []
 
     def name_of(self, target: Tensor) -> str:
         """Return a target, by the name of its class where names were given."""

@@ -32,7 +32,7 @@ from fastif.progress import Progress, offset, resolve
 from fastif.queries import Queries
 from fastif.resources import Resources
 from fastif.scores import Scores
-from fastif.scoring import choose, scan
+from fastif.scoring import Choices, scan
 from fastif.self_influence import self_influence
 from fastif.solvers import Auto, Identity, Lanczos, PreparedSolver, Solution, Solver
 from fastif.solvers.eigen import EigenSystem
@@ -113,6 +113,7 @@ class Explainer:
         self._versions = model.versions
         self._prefix_cache, self._pieces = prefix_cache, Pieces(keep)
         self._seen = self._with_prefix(self.train)
+        self._choices = Choices(model, self._seen)
         self._operator = CurvatureOperator(
             model,
             self._seen if hessian is self.train else self._with_prefix(hessian),
@@ -368,7 +369,7 @@ class Explainer:
 
     def _scan(self, directions: Block, ids: Tensor | None, notes: list[str] | None = None) -> Tensor:
         """Score, and add to the notes how that was done."""
-        choice = choose(self.model, self._seen, directions, ids=ids)
+        choice = self._choices.of(directions)
         if notes is not None:
             notes.append(choice.note)
         wanted = self._seen.everyone() if ids is None else ids

@@ -138,10 +138,11 @@ def strongest(
     """Return the `top` most helpful and most harmful training examples of one row, with the errors of their scores."""
 
     def members(ranked: ranking.Ranked) -> tuple[Influence, ...]:
-        listed = zip(ranked.ids.tolist(), ranked.scores.tolist(), errors(ranked.ids), strict=True)
+        ids = ranked.ids.tolist()
+        listed = zip(ids, ranked.scores.tolist(), train.labels(ids), errors(ranked.ids), strict=True)
         return tuple(
-            Influence(index, score, train[index], train.label(index), train.describe(index), error)
-            for index, score, error in listed
+            Influence(index, score, train[index], label, train.describe(index), error)
+            for index, score, label, error in listed
         )
 
     values, ids = scores.values[row], scores.train_ids[row]

@@ -7,11 +7,13 @@ the last output. Examples and vectors may come in groups: a vector meets the mat
 Knows models and batches, and no data set.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from fastif.batch import Batch
-from fastif.capture import Factor, Lookup, Outer, Plan, run_forward
+from fastif.capture import CaptureError, Factor, Lookup, Outer, Plan, run_forward
 from fastif.derivatives import output_products
 from fastif.model import Model
 from fastif.vectors import Block
@@ -26,68 +28,155 @@ def factored_product(model: Model, batch: Batch, block: Block, plan: Plan, *, gr
     """Return the product over a placed batch for every vector; batch and block are cut into `groups` equal parts."""
     forward = run_forward(model, batch, plan)
     outputs = forward.outputs
-    flat = outputs.flatten(1) if outputs.ndim > 1 else outputs[:, None]
-    count = flat.shape[1]
-    contrasts = model.loss_is_softmax and outputs.ndim == 2
-    rows = []
-    for row in range(count - contrasts):
-        weights = torch.zeros_like(flat)
-        weights[:, row] = 1.0
-        if contrasts:
-            weights[:, -1] = -1.0
-        rows.append(forward.factors(outputs, weights.view_as(outputs), keep=True))
-    changes = torch.stack([_changes(factors, block, groups) for factors in rows], dim=-1)  # (width, examples, rows)
-    if contrasts:
+    rows = [
+        _Row.of(forward.factors(outputs, direction.expand_as(outputs).contiguous(), keep=True))
+        for direction in _directions(model, outputs)
+    ]
+    changes = torch.stack([_changes(row, block, groups) for row in rows], dim=-1)
+    bends = _bends(model, outputs.detach(), batch, changes)
+    return _sums(rows, list(bends.unbind(dim=-1)), block, groups)
+
+
+def product_of_few(
+    model: Model, batch: Batch, block: Block, plan: Plan, *, groups: int = 1, outputs_each: int
+) -> Block:
+    """Return the same by one backward pass through a batch with a copy for each row: half of the kernels.
+
+    For a few examples, which a GPU is done with before the next kernel is launched. Copies lie side by side in a group.
+    """
+    copies = outputs_each - model.loss_is_softmax
+
+    def repeated(tensor: Tensor) -> Tensor:
+        cut: Tensor = tensor.unflatten(0, (groups, 1, -1))
+        return cut.expand(groups, copies, *cut.shape[2:]).flatten(0, 2)
+
+    forward = run_forward(model, batch.map(repeated), plan)
+    by_copy = forward.outputs.unflatten(0, (groups, copies, -1))
+    outputs = by_copy[:, 0].flatten(0, 1).detach()
+    directions = _directions(model, outputs)
+    if len(directions) != copies:
+        raise CaptureError("the outputs are not those of a softmax over one dimension")
+    weights = directions[None, :, None].expand_as(by_copy).reshape(forward.outputs.shape)
+    row = _Row.of(forward.factors(forward.outputs, weights))
+    changes = _changes(row, block, groups).unflatten(1, (groups, copies, -1))
+    bends = _bends(model, outputs, batch, changes.transpose(2, 3).flatten(1, 2))
+    return _sums([row], [bends.unflatten(1, (groups, -1)).transpose(2, 3).flatten(1)], block, groups)
+
+
+def _directions(model: Model, outputs: Tensor) -> Tensor:
+    """Return the directions in the outputs that rows are taken along, (rows, ...): a softmax has one fewer."""
+    identity = torch.eye(outputs.numel() // len(outputs), dtype=outputs.dtype, device=outputs.device)
+    if _has_contrasts(model, outputs):
+        identity = identity[:-1] - identity[-1]
+    return identity.view(-1, *outputs.shape[1:])
+
+
+def _has_contrasts(model: Model, outputs: Tensor) -> bool:
+    return model.loss_is_softmax and outputs.ndim == 2
+
+
+def _bends(model: Model, outputs: Tensor, batch: Batch, changes: Tensor) -> Tensor:
+    """Return how the loss bends along changes of the outputs, both (width, examples, rows)."""
+    rows = changes.shape[-1]
+    if _has_contrasts(model, outputs):
         changes = torch.nn.functional.pad(changes, (0, 1))
-    bend = output_products(model, outputs.detach(), batch, changes)
-    total: Block = {}
-    for row, factors in enumerate(rows):
+    return output_products(model, outputs, batch, changes)[..., :rows]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A Jacobian row of each example: weights as factors, and all that is short (biases, gains) formed side by side."""
+
+    outers: list[Outer]
+    short: dict[str, int]  # how many numbers each of the short ones has, in their order
+    formed: Tensor | None
+
+    @classmethod
+    def of(cls, factors: list[Factor]) -> "_Row":
+        outers = [factor for factor in factors if isinstance(factor, Outer) and factor.left.shape[2] == 1]
+        formed: dict[str, Tensor] = {}
         for factor in factors:
-            part = _total(factor, bend[..., row], groups)
-            total[factor.name] = total[factor.name] + part if factor.name in total else part
+            if not (isinstance(factor, Outer) and factor.left.shape[2] == 1):
+                part = _gradients(factor)
+                formed[factor.name] = formed[factor.name] + part if factor.name in formed else part
+        joined = torch.cat(list(formed.values()), dim=1) if formed else None
+        return cls(outers, {name: part.shape[1] for name, part in formed.items()}, joined)
+
+
+def _changes(row: _Row, block: Block, groups: int) -> Tensor:
+    """Return the inner products of each example's gradient with the vectors of its group, (width, examples)."""
+    products = [inner_products(factor, block[factor.name], groups) for factor in row.outers]
+    if row.formed is not None:
+        short = torch.cat([block[name].flatten(1) for name in row.short], dim=1)
+        products.append(_formed_products(row.formed, short, groups))
+    return torch.stack(products).sum(dim=0)
+
+
+def _sums(rows: list[_Row], weights: list[Tensor], block: Block, groups: int) -> Block:
+    """Return the sums of rows by their weights, as a block like the one given."""
+    total: Block = {}
+    for row, some in zip(rows, weights, strict=True):
+        for factor in row.outers:
+            add_weighted_sums(total, factor, some, groups)
+        if row.formed is not None:
+            summed = _formed_sums(row.formed, some, groups)
+            for name, part in zip(row.short, summed.split(list(row.short.values()), dim=1), strict=True):
+                total[name] = total[name] + part.view_as(total[name]) if name in total else part
     return {
-        name: total[name].view_as(tensor) if name in total else torch.zeros_like(tensor)
+        name: total[name].reshape(tensor.shape) if name in total else torch.zeros_like(tensor)
         for name, tensor in block.items()
     }
 
 
-def _changes(factors: list[Factor], block: Block, groups: int) -> Tensor:
+def inner_products(factor: Factor, some: Tensor, groups: int = 1) -> Tensor:
     """Return the inner products of each example's gradient with the vectors of its group, (width, examples)."""
-    products = [_inner(factor, block[factor.name], groups) for factor in factors]
-    return torch.stack(products).sum(dim=0)
-
-
-def _inner(factor: Factor, some: Tensor, groups: int) -> Tensor:
     width = len(some) // groups
     if not isinstance(factor, Outer) or factor.left.shape[2] > 1:
-        gradients = _gradients(factor).unflatten(0, (groups, -1))
-        products: Tensor = some.reshape(groups, width, -1) @ gradients.mT
-        return products.movedim(0, 1).flatten(1)
+        return _formed_products(_gradients(factor), some.flatten(1), groups)
     left, right = (side.flatten(1, 2).unflatten(0, (groups, -1)) for side in (factor.left, factor.right))
     matrices = some.reshape(groups, width, left.shape[-1], right.shape[-1])
     if left.shape[-1] > right.shape[-1]:  # pass the wider side through, and so keep the narrower
         left, right, matrices = right, left, matrices.mT
     through = right.flatten(1, 2) @ matrices.flatten(1, 2).mT  # (groups, positions, width * narrower)
-    at_positions = (through.unflatten(2, (width, -1)) * left.flatten(1, 2)[:, :, None]).sum(dim=3)
-    each: Tensor = at_positions.unflatten(1, left.shape[1:3]).sum(dim=2)
+    at_positions = through.unflatten(2, (width, -1)).mul_(left.flatten(1, 2)[:, :, None])
+    each: Tensor = at_positions.unflatten(1, left.shape[1:3]).sum(dim=(2, 4))  # (groups, examples of a group, width)
     return each.movedim(2, 0).flatten(1)
 
 
-def _total(factor: Factor, weights: Tensor, groups: int) -> Tensor:
-    """Return the weighted sums over the examples of each group of their gradients, (groups * width, entries)."""
-    width = len(weights)
+def _formed_products(gradients: Tensor, some: Tensor, groups: int) -> Tensor:
+    products: Tensor = some.unflatten(0, (groups, -1)) @ gradients.unflatten(0, (groups, -1)).mT
+    return products.movedim(0, 1).flatten(1)
+
+
+def _formed_sums(gradients: Tensor, weights: Tensor, groups: int) -> Tensor:
     by_group = weights.unflatten(1, (groups, -1)).transpose(0, 1)  # (groups, width, examples of a group)
+    summed: Tensor = by_group @ gradients.unflatten(0, (groups, -1))
+    return summed.flatten(0, 1)
+
+
+def add_weighted_sums(total: Block, factor: Factor, weights: Tensor, groups: int = 1) -> None:
+    """Add the weighted sums over the examples of each group of their gradients to the total of a parameter.
+
+    That is (groups * width, entries), or (groups * width, *shape); what is missing in the total is put there.
+    """
+    known = total.get(factor.name)
     if not isinstance(factor, Outer) or factor.left.shape[2] > 1:
-        summed: Tensor = by_group @ _gradients(factor).unflatten(0, (groups, -1))
-        return summed.flatten(0, 1)
+        summed = _formed_sums(_gradients(factor), weights, groups)
+        total[factor.name] = summed if known is None else known + summed.view_as(known)
+        return
+    width = len(weights)
     left, right = (side.flatten(1, 2).unflatten(0, (groups, -1)) for side in (factor.left, factor.right))
-    narrow, wide, turned = (left, right, False) if left.shape[-1] <= right.shape[-1] else (right, left, True)
-    sums = []
+    shape = (groups, width, left.shape[-1], right.shape[-1])
+    sums = left.new_empty(shape) if known is None else known.view(shape)
+    narrow_is_left = left.shape[-1] <= right.shape[-1]
+    by_group = weights.unflatten(1, (groups, -1))
     for number in range(width):
-        weighted = (narrow * by_group[:, number, :, None, None]).flatten(1, 2)
-        product = weighted.mT @ wide.flatten(1, 2)
-        sums.append((product.mT if turned else product).flatten(1))
-    return torch.stack(sums, dim=1).flatten(0, 1)
+        weight = by_group[number, :, :, None, None]
+        one, other = (left * weight, right) if narrow_is_left else (left, right * weight)
+        # no copy of what is as large as the model, which would take as long as the product; beta=0 reads nothing
+        sums[:, number].baddbmm_(one.flatten(1, 2).mT, other.flatten(1, 2), beta=0 if known is None else 1)
+    if known is None:
+        total[factor.name] = sums.flatten(0, 1)
 
 
 def _gradients(factor: Factor) -> Tensor:

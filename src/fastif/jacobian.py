@@ -100,8 +100,13 @@ class Jacobian:
         return OutputRows(self, batch, outputs, forward)
 
     def _rows(self, batch: Batch) -> Iterator[tuple[Block, Tensor]]:
-        model, point = self.model, self.at(batch)
-        outputs = point.outputs
+        point = self.at(batch)
+        for cotangents, signs in self.bends(point):
+            yield point.rows(cotangents), signs
+
+    def bends(self, point: "OutputRows") -> Iterator[tuple[Tensor, Tensor]]:
+        r"""Yield $|\Lambda_i|^{1/2} u_i$, u_i an eigenvector of the loss's Hessian in the outputs, and the signs."""
+        model, outputs, batch = self.model, point.outputs, point.batch
         hessians = output_hessians(model, outputs, batch).double()
         require_finite(hessians)  # or eigh would speak of convergence
         values, directions = torch.linalg.eigh(hessians)
@@ -112,7 +117,7 @@ class Jacobian:
             signs = torch.where(bend.abs() > rounding, bend.sign(), 0.0)
             if not signs.any():
                 continue
-            yield point.rows(directions[:, :, column] * bend.abs().sqrt()[:, None]), signs
+            yield directions[:, :, column] * bend.abs().sqrt()[:, None], signs
 
     def formed(self, factors: list[Factor], examples: int) -> Block:
         """Return the gradients that factors stand for."""
@@ -146,10 +151,17 @@ class OutputRows:
 
     def rows(self, cotangents: Tensor) -> Block:
         r"""Return $u_i^\top J_i$ for every example i, with u_i its row of the cotangents, (batch, outputs)."""
-        given = cotangents.to(self.outputs).view_as(self.outputs)
-        if self.forward is None:
+        factors = self.factors(cotangents)
+        if factors is None:
+            given = cotangents.to(self.outputs).view_as(self.outputs)
             return derivatives.gradients(self.jacobian.model, replace(self.batch, targets=given), _inner_product)
-        return self.jacobian.formed(self.forward.factors(self.outputs, given, keep=True), len(self.batch))
+        return self.jacobian.formed(factors, len(self.batch))
+
+    def factors(self, cotangents: Tensor) -> list[Factor] | None:
+        """Return what these rows are made of, None where the batch could not be captured."""
+        if self.forward is None:
+            return None
+        return self.forward.factors(self.outputs, cotangents.to(self.outputs).view_as(self.outputs), keep=True)
 
 
 def product_by_rows(jacobian: Jacobian, batch: Batch, block: Block) -> Block:

@@ -72,6 +72,7 @@ class TorchModel:
         self._front = FrozenFront.of(self._module, self._parameters)
         self._classes: int | None = None
         self.bytes_per_example = 0
+        self._bytes_by_shape: dict[tuple[torch.Size, ...], int] = {}
 
     @property
     def module(self) -> nn.Module:
@@ -119,6 +120,7 @@ class TorchModel:
     def in_half(self, dtype: torch.dtype) -> Self:
         """Return the same model, after `check`, with weights in half precision; losses are taken in float32."""
         other = copy.copy(self)
+        other._bytes_by_shape = {}
         other._parameters = {name: tensor.to(dtype) for name, tensor in self._parameters.items()}
         other._frozen = {
             name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in self._frozen.items()
@@ -238,6 +240,12 @@ class TorchModel:
 
     def _saved_bytes(self, one: Batch) -> int:
         """Return the memory of all that a backward pass through one example would need, parameters apart."""
+        shapes = tuple(tensor.shape for tensor in one.named_inputs().values())
+        if shapes not in self._bytes_by_shape:
+            self._bytes_by_shape[shapes] = self._count_saved_bytes(one)
+        return self._bytes_by_shape[shapes]
+
+    def _count_saved_bytes(self, one: Batch) -> int:
         known = {tensor.data_ptr() for tensor in (*self._parameters.values(), *self._frozen.values())}
         total = 0
 

@@ -35,13 +35,28 @@ class Ragged:
     def batch(self, ids: Tensor, *, length: int | None = None, fill: float = 0) -> Tensor:
         """Return (len(ids), length, ...), what an example does not have filled in; nothing here waits for a device."""
         index, kept = self._places(ids, length)
-        padded = self.rows[index.clamp_(max=len(self.rows) - 1)]
-        return padded.masked_fill_(~kept.view(*kept.shape, *[1] * (padded.ndim - 2)), fill)
+        index.clamp_(max=len(self.rows) - 1)
+        if self.rows.is_cuda:
+            padded = self.rows[index]
+            return padded.masked_fill_(~kept.view(*kept.shape, *[1] * (padded.ndim - 2)), fill)
+        return self._gathered(index.flatten(), (~kept).flatten(), fill).view(*index.shape, *self.rows.shape[1:])
+
+    def _gathered(self, index: Tensor, missing: Tensor, fill: float) -> Tensor:
+        """Return rows of main memory in one pass, for a GPU in memory from which it can read while it computes."""
+        pinned = torch.cuda.is_available()
+        out = torch.empty((len(index), *self.rows.shape[1:]), dtype=self.rows.dtype, pin_memory=pinned)
+        torch.index_select(self.rows, 0, index, out=out)
+        return out.index_fill_(0, missing.nonzero()[:, 0], fill)
+
+    def row(self, index: int) -> Tensor:
+        """Return the rows of one example."""
+        start = int(self._starts[index])
+        return self.rows[start : start + int(self.lengths[index])]
 
     def put(self, ids: Tensor, padded: Tensor) -> None:
         """Write the rows of some examples, given as a padded batch."""
         index, kept = self._places(ids, padded.shape[1])
-        self.rows[index[kept]] = padded.to(self.rows)[kept]
+        self.rows[index[kept]] = padded[kept.to(padded.device)].to(self.rows)  # without what is only padding
 
     def _places(self, ids: Tensor, length: int | None) -> tuple[Tensor, Tensor]:
         device = self.rows.device

@@ -51,13 +51,10 @@ def harmful(values: Tensor, ids: Tensor, top: int) -> Ranked:
 def _strongest(values: Tensor, ids: Tensor, top: int, sign: int) -> Ranked:
     _check(values, ids, top)
     strength = values * sign
-    survivors = (strength > 0).nonzero().squeeze(1)
-    if len(survivors) > top:
-        # A full sort of a million values for ten of them is waste: only what reaches the top-th strength is sorted.
-        # All that tie with it survive, as topk itself picks among equals in no promised order.
-        strength_left = strength[survivors]
-        threshold = torch.topk(strength_left, top, sorted=False).values.min()
-        survivors = survivors[strength_left >= threshold]
+    # A full sort of a million values for ten of them is waste: only what reaches the top-th strength is sorted. All
+    # that tie with it survive, as topk itself picks among equals in no promised order.
+    threshold = torch.topk(strength, min(top, len(strength)), sorted=False).values.min() if len(strength) else 0.0
+    survivors = (strength >= threshold).logical_and_(strength > 0).nonzero().squeeze(1)
     survivors = survivors[torch.argsort(ids[survivors])]
     survivors = survivors[torch.argsort(strength[survivors], descending=True, stable=True)][:top]
     return Ranked(ids[survivors], values[survivors])

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+SHORT = 2**17  # numbers: below this, launching a kernel takes longer than its work
+
 Vector = dict[str, Tensor]
 Block = dict[str, Tensor]
 
@@ -79,6 +81,25 @@ def add(left: Mapping[str, Tensor], right: Mapping[str, Tensor], factors: Tensor
             [-1.]])}
     """
     return {name: tensor + _spread(factors, tensor) * right[name] for name, tensor in left.items()}
+
+
+def advance(state: Block, kept: float, one: Block, other: Block, of_other: float) -> None:
+    """Make the state `kept * state + one + of_other * other`, in place: what is large is read as few times as may be.
+
+    >>> state = {"a": torch.tensor([[1.0]])}
+    >>> advance(state, 0.5, {"a": torch.tensor([[2.0]])}, {"a": torch.tensor([[4.0]])}, 0.25)
+    >>> state["a"].item()
+    3.5
+    """
+    short = [name for name, tensor in state.items() if tensor.numel() < SHORT]
+    for name in state.keys() - set(short):
+        torch.add(one[name], state[name], alpha=kept, out=state[name])
+        state[name].add_(other[name], alpha=of_other)
+    if short:  # as few kernels for all of them
+        states, ones, others = ([block[name] for name in short] for block in (state, one, other))
+        torch._foreach_mul_(states, kept)
+        torch._foreach_add_(states, ones)
+        torch._foreach_add_(states, others, alpha=of_other)
 
 
 def select(block: Mapping[str, Tensor], which: Tensor | slice) -> Block:

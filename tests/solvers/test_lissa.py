@@ -9,6 +9,7 @@ from scipy.stats import t as student
 
 import fastif
 from fastif import vectors
+from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError, ConvergenceError, SingularMatrixError
 from fastif.solvers.lissa import LiSSA, largest_example_norm
 from tests import oracles
@@ -161,6 +162,29 @@ def test_the_papers_iteration_to_the_letter() -> None:
             state = rows(name) + (1 - 0.1) * state - state @ part / 7.0
         runs.append(state / 7.0)
     assert relative_error(vectors.flatten(solution.value), torch.stack(runs).mean(dim=0)) < 1e-9
+
+
+@pytest.mark.parametrize("batch_size", [1, 5])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+def test_the_papers_iteration_is_the_same_in_the_space_of_rows(batch_size: int, weight_decay: float) -> None:
+    plain = operator_of("transformer")
+    operator = CurvatureOperator(plain.model, plain.data, weight_decay=weight_decay)
+    block = as_block(gradients("transformer", "queries"), operator)
+    knobs = LiSSA.paper(damp=0.02, scale=9.0, depth=60, batch_size=batch_size, repeats=3, seed=4)
+    prepared = knobs.prepare(operator)
+    one, two = prepared._in_rows(block), prepared._through_the_model(block)
+    assert relative_error(vectors.flatten(one), vectors.flatten(two)) < 1e-12
+    again = prepared._through_the_model(vectors.scale(block, 2.0))  # what was made for the first run serves the second
+    assert relative_error(vectors.flatten(again), 2 * vectors.flatten(two)) < 1e-12
+
+
+def test_a_large_model_takes_the_papers_iteration_to_the_space_of_rows() -> None:
+    x, y = torch.randn(300, 20), torch.randint(0, 3, (300,))
+    module = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.Tanh(), torch.nn.Linear(64, 3))
+    operator = CurvatureOperator(fastif.TorchModel(module, "cross_entropy"), fastif.Examples((x, y)))
+    assert LiSSA.paper(depth=100, batch_size=1).prepare(operator)._rows_are_kept
+    hessian = CurvatureOperator(operator.model, operator.data, kind="hessian")
+    assert not LiSSA.paper(depth=100, batch_size=1).prepare(hessian)._rows_are_kept
 
 
 def test_the_papers_batches_are_drawn_without_replacement() -> None:

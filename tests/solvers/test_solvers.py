@@ -13,6 +13,7 @@ from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError, ConvergenceError, ConvergenceWarning
 from fastif.solvers import Solution, choose_solver, exact
 from fastif.solvers.auto import LEAST_SUBSAMPLE, affordable_examples
+from fastif.solvers.kept_rows import MOST_ROWS
 from fastif.solvers.nystrom import Nystrom
 from tests.problems import (
     CASE_NAMES,
@@ -31,6 +32,7 @@ CURVED: dict[str, Any] = {
     "dual": fastif.Exact(form="dual"),
     "cg": fastif.ConjugateGradient(tolerance=1e-10),
     "nystrom cg": fastif.ConjugateGradient(tolerance=1e-10, preconditioner_rank=8),
+    "woodbury": fastif.Woodbury(),
 }
 NAME = "transformer"
 
@@ -318,5 +320,7 @@ def test_the_automatic_choice_takes_a_part_of_the_data_where_a_pass_would_be_lon
     assert affordable_examples(operator) is None  # and yet few enough
     monkeypatch.setitem(LEAST_SUBSAMPLE, "cpu", 4)
     assert affordable_examples(operator) == 4
+    assert choose_solver(operator, seed=3) == fastif.Woodbury(subsample=4, seed=3)
+    monkeypatch.setitem(MOST_ROWS, "cpu", 235)
     rank = 50  # of 64 MiB; four examples have 236 rows
     assert choose_solver(operator, seed=3) == fastif.ConjugateGradient(subsample=4, preconditioner_rank=rank, seed=3)

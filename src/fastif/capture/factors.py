@@ -18,6 +18,8 @@ from torch import Tensor
 
 from fastif.precision import wide
 
+GHOST_POSITIONS = 32  # writing a gradient to memory weighs as much as so many products
+
 
 @dataclass(frozen=True)
 class Outer:
@@ -38,6 +40,12 @@ class Outer:
         if self.left.shape[2] == 1:
             return (self.left.squeeze(2).mT @ self.right.squeeze(2)).flatten(1)
         return torch.einsum("btgo,btgi->bgoi", self.left, self.right).flatten(1)
+
+    def is_sooner_formed(self, directions: int) -> bool:
+        """Whether gradients, formed once, are multiplied with so many directions sooner than their factors are."""
+        positions = self.left.shape[1]
+        written_for_nothing = positions == 1 and self.left.is_cuda  # a gradient as long as its products
+        return (directions - 1) * positions >= GHOST_POSITIONS and not written_for_nothing
 
     def rows(self, start: int, stop: int) -> "Outer":
         """Return this factor for some of the examples."""

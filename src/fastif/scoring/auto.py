@@ -8,7 +8,7 @@ for an example with T positions, a gradient T + K times, and being written to me
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal
 
 from torch import Tensor
@@ -26,7 +26,6 @@ from fastif.vectors import Block
 
 Method = Literal["auto", "jvp", "ghost", "gemm"]
 WAYS: dict[str, Callable[..., Tensor]] = {"jvp": jvp.scan, "ghost": ghost.scan, "gemm": gemm.scan}
-GHOST_POSITIONS = 32
 DIRECTIONS_BY_CAPTURE = 2  # from here on, one shared backward pass costs less than forward mode
 
 
@@ -39,15 +38,22 @@ class Choice:
     note: str
 
 
-def choose(model: Model, data: Examples, directions: Block, *, ids: Tensor | None = None) -> Choice:
-    """Choose between forward mode and captured factors."""
+def choose(
+    model: Model,
+    data: Examples,
+    directions: Block,
+    *,
+    ids: Tensor | None = None,
+    found: Callable[[], Route] | None = None,
+) -> Choice:
+    """Choose between forward mode and captured factors; `found` gives the route where one was looked for before."""
     width = vectors.width(directions)
     # one backward pass is not dearer than carrying tangents where kernels are large: on a GPU, and for texts
     at_once = data.lengths is not None or next(iter(directions.values())).is_cuda
     if width < DIRECTIONS_BY_CAPTURE and not at_once:
         note = f"forward mode, for {width} direction(s)"
         return Choice("jvp", Route(None, note), note)
-    route = find_route(model, data, ids)
+    route = find_route(model, data, ids) if found is None else found()
     if route.plan is None:
         return Choice("jvp", route, f"forward mode: {route.note}")
     if route.plan.rest and width < DIRECTIONS_BY_GRADIENT:
@@ -55,13 +61,24 @@ def choose(model: Model, data: Examples, directions: Block, *, ids: Tensor | Non
     return Choice("capture", route, route.note)
 
 
+class Choices:
+    """Choices for one model and its data, of which a route is found and checked once."""
+
+    def __init__(self, model: Model, data: Examples) -> None:
+        self._model, self._data = model, data
+
+    def of(self, directions: Block) -> Choice:
+        """Choose for so many directions."""
+        return choose(self._model, self._data, directions, found=lambda: self._route)
+
+    @cached_property
+    def _route(self) -> Route:
+        return find_route(self._model, self._data)
+
+
 def cheaper_product(factor: Factor, directions: Tensor) -> Tensor:
     """Return the inner products of the directions with each example's gradient, in the cheaper of the two ways."""
-    if not isinstance(factor, Outer):
-        return ghost.ghost_product(factor, directions)
-    positions = factor.left.shape[1]
-    written_for_nothing = positions == 1 and directions.is_cuda  # a gradient as long as its products with directions
-    if (len(directions) - 1) * positions >= GHOST_POSITIONS and not written_for_nothing:
+    if isinstance(factor, Outer) and factor.is_sooner_formed(len(directions)):
         return gemm.gemm_product(factor, directions)
     return ghost.ghost_product(factor, directions)
 

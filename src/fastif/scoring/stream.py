@@ -39,7 +39,7 @@ def stream(
         progress("scoring", done, total)
         parts += fitting(lambda some: score_batch(some).detach(), model.place(batch))
         done += len(batch)
-    values = torch.empty(vectors.width(directions), total, dtype=vectors.dtype(directions), device="cpu")
-    values[:, positions] = torch.cat(parts, dim=1).cpu()
+    values = torch.cat(parts, dim=1)
+    in_order = values[:, positions.argsort().to(values.device)].to("cpu", vectors.dtype(directions))
     progress("scoring", total, total)
-    return values
+    return in_order

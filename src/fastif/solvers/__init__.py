@@ -7,6 +7,7 @@ from fastif.solvers.exact import Exact
 from fastif.solvers.identity import Identity
 from fastif.solvers.lanczos import Lanczos
 from fastif.solvers.lissa import LiSSA
+from fastif.solvers.woodbury import Woodbury
 
 __all__ = [
     "Auto",
@@ -18,6 +19,7 @@ __all__ = [
     "PreparedSolver",
     "Solution",
     "Solver",
+    "Woodbury",
     "check_damping",
     "choose_solver",
 ]

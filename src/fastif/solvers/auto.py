@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from fastif import memory
 from fastif.curvature import CurvatureOperator
 from fastif.solvers.base import PreparedSolver, Solver
 from fastif.solvers.cg import ConjugateGradient
 from fastif.solvers.exact import Exact, choose_form, dual_size, memory_needed
+from fastif.solvers.kept_rows import is_affordable
 from fastif.solvers.subspace import Subspace
+from fastif.solvers.woodbury import Woodbury
 
 EXACT_SIDE = 3000  # eigh of a larger matrix takes minutes on a CPU
 EXACT_MEMORY = 2e9
@@ -23,7 +27,7 @@ EIGENVECTOR_BYTES = 2**29  # a few times as much while they are looked for
 
 @dataclass(frozen=True)
 class Auto:
-    """What `solver="auto"` stands for: exact where that is soon done, else conjugate gradients.
+    """What `solver="auto"` stands for: exact where that is soon done, else Woodbury's, else conjugate gradients.
 
     Where one pass over the data would take more than a few seconds, the curvature is the mean over examples drawn at
     random, as many as a few seconds allow: H is a mean, and some hundred effective directions are told apart by a few
@@ -41,13 +45,13 @@ class Auto:
     def prepare(self, operator: CurvatureOperator) -> PreparedSolver:
         """Choose, and prepare what was chosen."""
         chosen = choose_solver(operator, seed=self.seed)
-        if self.eigenvectors and isinstance(chosen, ConjugateGradient):
+        if self.eigenvectors and isinstance(chosen, ConjugateGradient | Woodbury):
             chosen = Subspace(affordable_rank(operator), subsample=chosen.subsample, seed=self.seed)
         return chosen.prepare(operator)
 
 
 def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
-    """Return `Exact` where the dense matrix is small and soon made, else `ConjugateGradient`."""
+    """Return `Exact` where the dense matrix is small and soon made, else `Woodbury` or `ConjugateGradient`."""
     form = choose_form(operator)
     side = dual_size(operator) if form == "dual" else operator.size
     soon = form == "dual" or operator.size * operator.examples <= EXACT_WORK
@@ -55,6 +59,8 @@ def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
         return Exact(form)
     subsample = affordable_examples(operator)
     used = operator if subsample is None else operator.subsample(subsample, seed=seed)
+    if is_affordable(used):
+        return Woodbury(subsample=subsample, seed=seed)
     return ConjugateGradient(subsample=subsample, preconditioner_rank=affordable_preconditioner(used), seed=seed)
 
 
@@ -69,7 +75,7 @@ def affordable_preconditioner(operator: CurvatureOperator) -> int:
 
     On a GPU many vectors cost little more than one; on a CPU that holds where they are small.
     """
-    device = next(iter(operator.model.parameters.values())).device
+    device = _device(operator)
     if operator.kind != "gauss-newton":
         return 0
     size = sum(tensor.nbytes for tensor in operator.model.parameters.values())
@@ -81,9 +87,13 @@ def affordable_preconditioner(operator: CurvatureOperator) -> int:
 
 def affordable_examples(operator: CurvatureOperator) -> int | None:
     """Return over how many examples a pass takes a few seconds, None if that is all of them."""
-    device = next(iter(operator.model.parameters.values())).device.type
+    device = _device(operator).type
     lengths = operator.data.lengths
     positions = 1.0 if lengths is None else float(lengths.double().mean())
     kind = device if device in PASS_WORK else "cuda"
     most = max(LEAST_SUBSAMPLE[kind], int(PASS_WORK[kind] / (operator.size * positions)))
     return None if most >= operator.examples else most
+
+
+def _device(operator: CurvatureOperator) -> torch.device:
+    return next(iter(operator.model.parameters.values())).device

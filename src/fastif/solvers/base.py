@@ -115,6 +115,14 @@ def summarise_repeats(samples: Block, repeats: int) -> tuple[Block, Tensor | Non
     return mean, ((variance / repeats).sqrt() / torch.where(size > 0, size, 1)).cpu()
 
 
+def default_tolerance(operator: CurvatureOperator) -> float:
+    """Return the relative residual to go to: what a dtype can hold, or tf32 where a GPU multiplies in it."""
+    example = next(iter(operator.model.parameters.values()))
+    if example.dtype == torch.float64:
+        return 1e-6
+    return 5e-3 if example.is_cuda and torch.get_float32_matmul_precision() != "highest" else 1e-4
+
+
 def check_damping(damping: float) -> None:
     """Raise unless damping is a number that can be added to a diagonal."""
     if not 0 <= damping < float("inf"):

@@ -22,7 +22,7 @@ from fastif.errors import (
     NegativeCurvatureError,
     SingularMatrixError,
 )
-from fastif.solvers.base import Solution, check_damping, relative_residual
+from fastif.solvers.base import Solution, check_damping, default_tolerance, relative_residual
 from fastif.solvers.multishift import multishift
 from fastif.solvers.nystrom import Nystrom
 from fastif.spectrum import Spectrum, lanczos_spectrum
@@ -73,7 +73,7 @@ class PreparedConjugateGradient:
     def __init__(self, knobs: ConjugateGradient, operator: CurvatureOperator, sketch: Nystrom | None) -> None:
         self.knobs, self.operator, self.sketch = knobs, operator, sketch
         self._spectrum: Spectrum | None = None
-        self.tolerance = knobs.tolerance or _tolerance(operator)
+        self.tolerance = knobs.tolerance or default_tolerance(operator)
 
     @property
     def description(self) -> str:
@@ -224,13 +224,6 @@ class PreparedConjugateGradient:
             f"{self.operator.size:,} parameters changes nothing on the {self.operator.examples:,} examples. Use "
             f'damping="auto" or a number such as {0.005 * self.spectrum().top:.3g}.'
         )
-
-
-def _tolerance(operator: CurvatureOperator) -> float:
-    example = next(iter(operator.model.parameters.values()))
-    if example.dtype == torch.float64:
-        return 1e-6
-    return 5e-3 if example.is_cuda and torch.get_float32_matmul_precision() != "highest" else 1e-4
 
 
 def _normalised(block: Block) -> tuple[Block, Tensor]:

@@ -24,7 +24,7 @@ from fastif.errors import ConfigurationError, ConvergenceError, SingularMatrixEr
 from fastif.solvers.base import Solution, check_damping, relative_residual, summarise_repeats
 from fastif.solvers.paper_lissa import PaperLiSSA
 from fastif.solvers.sampling import draw_ids
-from fastif.solvers.steps import run_steps
+from fastif.solvers.steps import Steps
 from fastif.spectrum import Spectrum, lanczos_spectrum
 from fastif.vectors import Block
 
@@ -152,16 +152,17 @@ class PreparedLiSSA:
             ]
         )
 
-        def update(state: Block, image: Block) -> Block:
-            descent = vectors.add(vectors.add(right, image, -1 / size), state, -shift)
-            return vectors.add(state, descent, 1 / scale)
+        ahead = vectors.scale(right, 1 / scale)
+
+        def update(state: Block, image: Block) -> None:
+            vectors.advance(state, 1 - shift / scale, ahead, image, -1 / (size * scale))
 
         def look(step: int, state: Block) -> None:
             if step % STEPS_BETWEEN_CHECKS == 0 or step == depth - 1:
                 operator.progress("solving", step, depth)
                 self._check_norms(vectors.norm(state), bound, scale, damping)
 
-        state = run_steps(operator, vectors.scale(right, 0.0), ids, update, groups=repeats, look=look)
+        state = Steps(operator, right, update, groups=repeats).run(vectors.scale(right, 0.0), ids, look)
         operator.progress("solving", depth, depth)
         return state
 

@@ -18,12 +18,14 @@ from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError
 from fastif.solvers.base import Solution, relative_residual, summarise_repeats
+from fastif.solvers.kept_rows import is_affordable
+from fastif.solvers.row_steps import RowSteps
 from fastif.solvers.sampling import shuffled_ids
-from fastif.solvers.steps import run_steps
+from fastif.solvers.steps import Steps
 from fastif.vectors import Block
 
 CONVERGED = 0.05  # relative residual
-RESIDUAL_EXAMPLES = 4096  # that it is estimated on
+RESIDUAL_EXAMPLES = 1024  # that it is estimated on
 
 Look = Callable[[int, Callable[[], Block]], None]
 
@@ -55,6 +57,7 @@ class PreparedPaperLiSSA:
 
     def __init__(self, knobs: PaperLiSSA, operator: CurvatureOperator) -> None:
         self.knobs, self.operator = knobs, operator
+        self._made: tuple[Block, Steps] | None = None
 
     @property
     def description(self) -> str:
@@ -74,39 +77,83 @@ class PreparedPaperLiSSA:
 
     def solve(self, block: Block, damping: float) -> Solution:
         """Run the iteration; the damping of the caller is not used."""
-        knobs = self.knobs
-        samples = self.iterate(block)
+        knobs, operator = self.knobs, self.operator
+        operator.progress("solving", 0, knobs.depth)
+        found = self._in_rows(block) if self._rows_are_kept else self._through_the_model(block)
+        operator.progress("solving", knobs.depth, knobs.depth)
+        samples = vectors.scale(found, 1 / knobs.scale)
         value, error = summarise_repeats(samples, knobs.repeats)
         residual = relative_residual(self._part(value, self.own_damping), block).cpu()
         converged = residual <= CONVERGED  # for the record alone
         return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
 
-    def iterate(self, block: Block, look: Look = lambda steps, samples: None) -> Block:
-        """Return the estimates of all repeats, those of every vector of the first repeat first.
+    def iterate(self, block: Block, look: Look) -> Block:
+        """Return the estimates of all repeats, those of every vector of the first repeat first, through the model.
 
-        `look(steps, samples)` is called after each step with a function that gives the estimates at that point.
+        `look(steps, samples)` is called after each step; `samples()` are the estimates at that point.
         """
-        knobs, operator = self.knobs, self.operator
-        right = {name: tensor.repeat(knobs.repeats, *[1] * (tensor.ndim - 1)) for name, tensor in block.items()}
-        ids = torch.cat([self._positions(repeat) for repeat in range(knobs.repeats)], dim=1)
-        size = ids.shape[1] // knobs.repeats
-
-        def update(state: Block, image: Block) -> Block:
-            mean = vectors.add(vectors.scale(image, 1 / size), state, operator.weight_decay)
-            return vectors.add(vectors.add(right, state, 1 - knobs.damp), mean, -1 / knobs.scale)
 
         def told(step: int, state: Block) -> None:
-            operator.progress("solving", step + 1, knobs.depth)
-            look(step + 1, lambda: vectors.scale(state, 1 / knobs.scale))
+            self._report(step + 1, state)
+            look(step + 1, lambda: vectors.scale(state, 1 / self.knobs.scale))
 
-        operator.progress("solving", 0, knobs.depth)
-        state = run_steps(operator, right, ids, update, groups=knobs.repeats, look=told)
-        return vectors.scale(state, 1 / knobs.scale)
+        return vectors.scale(self._through_the_model(block, told), 1 / self.knobs.scale)
+
+    @cached_property
+    def _rows_are_kept(self) -> bool:
+        """Whether the Jacobian rows of all examples that are drawn can be kept: then no step needs the model."""
+        drawn = self._positions(0).unique()
+        return is_affordable(self.operator.over(drawn), times=self.knobs.repeats)
+
+    @cached_property
+    def _runs(self) -> list[RowSteps]:
+        return [
+            RowSteps(self.operator, self._positions(repeat), scale=self.knobs.scale, kept=self._kept)
+            for repeat in range(self.knobs.repeats)
+        ]
+
+    @property
+    def _kept(self) -> float:
+        """What a step keeps of the iterate before it, apart from the curvature of the data."""
+        return 1 - self.knobs.damp - self.operator.weight_decay / self.knobs.scale
+
+    def _in_rows(self, block: Block) -> Block:
+        return vectors.join([run.run(block) for run in self._runs])
+
+    def _through_the_model(self, block: Block, look: Callable[[int, Block], None] | None = None) -> Block:
+        right, steps = self._steps(vectors.width(block))
+        for name, tensor in block.items():
+            right[name].copy_(tensor.repeat(self.knobs.repeats, *[1] * (tensor.ndim - 1)))
+        return steps.run(right, self._ids, look or self._report)
+
+    def _steps(self, width: int) -> tuple[Block, Steps]:
+        """Return the right-hand sides of a block of this width, to be written to, and the steps that read them."""
+        if self._made is None or vectors.width(self._made[0]) != width * self.knobs.repeats:
+            knobs, operator = self.knobs, self.operator
+            right = {
+                name: tensor.new_empty(width * knobs.repeats, *tensor.shape)
+                for name, tensor in operator.model.parameters.items()
+            }
+            size = self._ids.shape[1] // knobs.repeats
+
+            def update(state: Block, image: Block) -> None:
+                vectors.advance(state, self._kept, right, image, -1 / (size * knobs.scale))
+
+            self._made = right, Steps(operator, right, update, groups=knobs.repeats)
+        return self._made
+
+    @cached_property
+    def _ids(self) -> Tensor:
+        """The positions of all steps and repeats, which are the same for every query."""
+        return torch.cat([self._positions(repeat) for repeat in range(self.knobs.repeats)], dim=1)
 
     @cached_property
     def _part(self) -> CurvatureOperator:
         """The operator over some examples, on which the residual is estimated: that is for the record alone."""
         return self.operator.subsample(RESIDUAL_EXAMPLES, seed=self.knobs.seed)
+
+    def _report(self, step: int, state: Block) -> None:
+        self.operator.progress("solving", step, self.knobs.depth)
 
     def _positions(self, repeat: int) -> Tensor:
         """Return positions for each step, (steps, size): epochs in random order, as a data loader shuffles them."""
@@ -115,6 +162,7 @@ class PreparedPaperLiSSA:
         epoch = 0
         while len(batches) < self.knobs.depth:
             order = shuffled_ids(total, seed=self.knobs.seed, repeat=repeat, epoch=epoch)
-            batches += order[: total // size * size].split(size)
+            used = min(total // size, self.knobs.depth - len(batches))
+            batches += order[: used * size].split(size)
             epoch += 1
-        return torch.stack(batches[: self.knobs.depth])
+        return torch.stack(batches)

@@ -4,7 +4,9 @@ A step of LiSSA on one example is over before its kernels are launched one by on
 follow each other without Python. Both ways compute the same. Knows the operator and the step, and no particular solver.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,108 +16,127 @@ from fastif.batch import Batch
 from fastif.curvature import CurvatureOperator
 from fastif.vectors import Block
 
-Update = Callable[[Block, Block], Block]
-"""(state, the sum over each group's examples of their curvature times the group's part of it) -> the next state."""
+Update = Callable[[Block, Block], None]
+"""(state, the sum over each group's examples of their curvature times its part of it): makes it the next state."""
 WARM_UPS = 3  # before a recording, as torch asks for
 OF_MEMORY = 0.1  # of a GPU, for examples laid out ahead
 FEWEST_STEPS = 20  # less is not worth a recording
+LONGER = 1.5  # a recording is for examples of up to so many times the length of those of the next shorter one
 
 
-def run_steps(
-    operator: CurvatureOperator,
-    state: Block,
-    ids: Tensor,
-    update: Update,
-    *,
-    groups: int,
-    look: Callable[[int, Block], None] = lambda step, state: None,
-) -> Block:
-    """Return the state after a step for each row of `ids`, (steps, groups * examples of a group).
+class Steps:
+    """Steps on one operator for blocks of one width; what was recorded serves all later runs.
 
-    `look(step, state)` is called after each step; what it is given changes with the next.
+    Args:
+        operator: the curvature.
+        like: a block of the width of states.
+        update: makes a state the next one.
+        groups: equal parts that state and examples are cut into; a part of the state meets its own examples alone.
     """
-    device = next(iter(state.values())).device
-    if device.type == "cuda" and len(ids) >= FEWEST_STEPS:
-        try:
-            return _replayed(operator, state, ids, update, groups=groups, look=look)
-        except _NotRecordable:
-            pass
-    for step, some in enumerate(ids):
-        image = operator.grouped(operator.batch(some), state, groups)
-        state = update(state, image)
-        look(step, state)
-    return state
+
+    def __init__(self, operator: CurvatureOperator, like: Block, update: Update, *, groups: int) -> None:
+        self._operator, self._update, self._groups = operator, update, groups
+        self._state = {name: torch.empty_like(tensor) for name, tensor in like.items()}
+        self._graphs: dict[tuple[torch.Size, ...], _Graph] = {}
+        self._recordable = next(iter(like.values())).is_cuda
+        # recordings run one after another, so that they may share their memory
+        self._pool = torch.cuda.graph_pool_handle() if self._recordable else None
+
+    def run(self, start: Block, ids: Tensor, look: Callable[[int, Block], None] = lambda step, state: None) -> Block:
+        """Return the state after a step for each row of `ids`, (steps, groups * examples of a group).
+
+        `look(step, state)` is called after each step; what it is given changes with the next.
+        """
+        self._begin(start)
+        if self._recordable and len(ids) >= FEWEST_STEPS:
+            try:
+                self._replay(ids, look)
+                return {name: tensor.clone() for name, tensor in self._state.items()}
+            except _NotRecordable:
+                self._recordable = False
+                self._begin(start)
+        for step, some in enumerate(ids):
+            self._update(self._state, self._operator.grouped(self._operator.batch(some), self._state, self._groups))
+            look(step, self._state)
+        return {name: tensor.clone() for name, tensor in self._state.items()}
+
+    def _begin(self, start: Block) -> None:
+        for name, tensor in start.items():
+            self._state[name].copy_(tensor)
+
+    def _replay(self, ids: Tensor, look: Callable[[int, Block], None]) -> None:
+        operator, done = self._operator, 0
+        for some in ids.split(_steps_at_once(operator, ids)):
+            kinds = _by_length(operator, some)
+            ahead = {kind: iter(_Ahead(operator, some[kinds == kind])) for kind in kinds.unique().tolist()}
+            for kind in kinds.tolist():
+                batch = next(ahead[kind])
+                shapes = tuple(tensor.shape for tensor in batch.tensors().values())
+                if shapes not in self._graphs:
+                    self._graphs[shapes] = self._record(batch)
+                self._graphs[shapes].step(batch)
+                look(done, self._state)
+                done += 1
+
+    def _record(self, batch: Batch) -> "_Graph":
+        def step(state: Block, given: Batch) -> None:
+            self._update(state, self._operator.grouped(given, state, self._groups))
+
+        return _Graph(step, batch, self._state, self._pool)
 
 
 class _NotRecordable(Exception):  # noqa: N818 - no error, but the way back to plain steps
     """The step does something that a CUDA graph cannot hold."""
 
 
-def _replayed(
-    operator: CurvatureOperator,
-    state: Block,
-    ids: Tensor,
-    update: Update,
-    *,
-    groups: int,
-    look: Callable[[int, Block], None],
-) -> Block:
-    width, done = ids.shape[1], 0
-    graphs: dict[tuple[torch.Size, ...], _Graph] = {}
+def _steps_at_once(operator: CurvatureOperator, ids: Tensor) -> int:
+    """Return for how many steps the examples may be laid out ahead."""
     one = operator.batch(ids[0])
-    bytes_each = _times_longer(operator, ids[0]) * sum(tensor.nbytes for tensor in one.tensors().values())
-    at_once = max(1, int(memory.share(one.targets.device, OF_MEMORY, 0) / max(1.0, bytes_each)))
-    for some in ids.split(at_once):
-        ahead = operator.batch(some.flatten())
-        shapes = tuple(tensor.shape[1:] for tensor in ahead.tensors().values())
-        if shapes not in graphs:
-            graphs[shapes] = _Graph(operator, ahead.rows(0, width), state, update, groups)
-        graph = graphs[shapes]
-        graph.begin(state)
-        for row in range(len(some)):
-            graph.step(ahead.rows(row * width, (row + 1) * width))
-            look(done, graph.state)
-            done += 1
-        state = {name: tensor.clone() for name, tensor in graph.state.items()}
-    return state
-
-
-def _times_longer(operator: CurvatureOperator, positions: Tensor) -> float:
-    """Return how many times longer the longest of all examples is than the longest of some."""
     lengths = operator.data.lengths
-    return 1.0 if lengths is None else float(lengths.max()) / float(lengths[operator.ids[positions]].max())
+    longer = 1.0 if lengths is None else float(lengths.max()) / float(lengths[operator.ids[ids[0]]].max())
+    bytes_each = longer * sum(tensor.nbytes for tensor in one.tensors().values())
+    return max(1, int(memory.share(one.targets.device, OF_MEMORY, 0) / max(1.0, bytes_each)))
+
+
+def _by_length(operator: CurvatureOperator, ids: Tensor) -> Tensor:
+    """Return a number for each step, the same for steps whose longest examples are of about one length."""
+    lengths = operator.data.lengths
+    if lengths is None:
+        return torch.zeros(len(ids), dtype=torch.int64)
+    longest = lengths[operator.ids[ids]].amax(dim=1).double()
+    return (longest.clamp_min(32).log() / math.log(LONGER)).ceil().long()
+
+
+class _Ahead:
+    """The batches of some steps, laid out together and so all of one shape."""
+
+    def __init__(self, operator: CurvatureOperator, ids: Tensor) -> None:
+        self._batch, self._width = operator.batch(ids.flatten()), ids.shape[1]
+
+    def __iter__(self) -> Iterator[Batch]:
+        for start in range(0, len(self._batch), self._width):
+            yield self._batch.rows(start, start + self._width)
 
 
 class _Graph:
     """One step, recorded for inputs of one shape; the state is changed in place."""
 
-    def __init__(self, operator: CurvatureOperator, batch: Batch, state: Block, update: Update, groups: int) -> None:
-        self.state = {name: tensor.clone() for name, tensor in state.items()}
+    def __init__(self, step: Callable[[Block, Batch], None], batch: Batch, state: Block, pool: Any) -> None:
         self._inputs = batch.map(torch.clone)
         self._graph = torch.cuda.CUDAGraph()
-
-        def step() -> Block:
-            image = operator.grouped(self._inputs, self.state, groups)
-            return update(self.state, image)
-
+        tried = {name: tensor.clone() for name, tensor in state.items()}
         beside = torch.cuda.Stream()
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
             for _ in range(WARM_UPS):
-                step()
+                step(tried, self._inputs)
         torch.cuda.current_stream().wait_stream(beside)
         try:
-            with torch.cuda.graph(self._graph):
-                for name, tensor in step().items():
-                    self.state[name].copy_(tensor)
+            with torch.cuda.graph(self._graph, pool=pool):
+                step(state, self._inputs)
         except RuntimeError as error:
             torch.cuda.synchronize()
             raise _NotRecordable from error
-
-    def begin(self, state: Block) -> None:
-        """Start from a state."""
-        for name, tensor in state.items():
-            self.state[name].copy_(tensor)
 
     def step(self, batch: Batch) -> None:
         """Take one step with the examples of a batch."""

@@ -33,6 +33,8 @@ from fastif.prefix import PrefixCache
 from fastif.resources import BLOCK_BYTES, MOST_QUERIES_AT_ONCE, VECTORS_IN_A_SOLVE
 from fastif.scoring.rest import DIRECTIONS_BY_GRADIENT
 from fastif.solvers.exact import Exact, dual_size, memory_needed, rows_are_cheaper
+from fastif.solvers.kept_rows import BYTES, demand
+from fastif.solvers.woodbury import Woodbury
 
 PROBES = 4  # vectors of the search for the damping
 # Passes that are usual, and most. The spectrum decides, so that these are the least certain numbers here: MiniLM after
@@ -160,6 +162,9 @@ class _Estimator:
             yield Stage("encode the frozen layers", self._seconds(sample.encode), peak, note)
         if isinstance(sample.solver, Exact):
             yield self._exact(sample.solver)
+        elif isinstance(sample.solver, Woodbury):
+            yield self._matrix_of_rows()
+            yield self._solve_by_rows()
         else:
             yield self._spectrum()
             yield self._solve()
@@ -225,6 +230,27 @@ class _Estimator:
         seconds = None if one is None else one + algebra + side**3 / EIGH_SPEED
         peak = self._with_rest(memory_needed(operator, solver.form), extra=self._resident_bytes())
         return Stage("exact curvature and solve", seconds, peak, f"a matrix of {side:,} x {side:,}, {solver.form} form")
+
+    def _matrix_of_rows(self) -> Stage:
+        """Return the making of the matrix of Jacobian rows, which are kept from there on."""
+        needed, rows = demand(self.curvature), dual_size(self.curvature)
+        one = self._seconds(self.sample.keep, width=1, over=self.part)
+        seconds = None if one is None else one + needed.products / MATRIX_SPEED + rows**3 / EIGH_SPEED
+        peak = self._with_rest(BYTES, extra=self._resident_bytes() + needed.bytes + 4 * 8 * rows**2)
+        note = (
+            f"{rows:,} Jacobian rows of {self.curvature.examples:,} examples, {needed.bytes / 1e6:,.0f} MB of factors"
+        )
+        return Stage("curvature matrix, damping", seconds, peak, note)
+
+    def _solve_by_rows(self) -> Stage:
+        needed, rows = demand(self.curvature), dual_size(self.curvature)
+        both = self._seconds(self.sample.solve_by_rows, width=self.width, times=self._blocks, over=self.part)
+        kept = self._seconds(self.sample.keep, width=1, times=self._blocks, over=self.part)
+        seconds = None if both is None or kept is None else max(0.0, both - kept)
+        block = VECTORS_IN_A_SOLVE * self.width * self.bytes_each
+        peak = self._with_rest(BYTES + block, extra=self._resident_bytes() + needed.bytes + 2 * 8 * rows**2)
+        words = f"{self.width} vector{'' if self.width == 1 else 's'} at once"
+        return Stage("solve for the queries", seconds, peak, f"three products with the rows, {words}")
 
     def _curved(self, step: Callable[..., object], width: int) -> float:
         """Return the living bytes of a step on the curvature, by the route that it takes for so many vectors."""

@@ -23,6 +23,8 @@ from fastif.prefix import Prefixed, PrefixModel
 from fastif.scoring import Choice, choose, scan
 from fastif.solvers.auto import choose_solver
 from fastif.solvers.cg import ConjugateGradient
+from fastif.solvers.kept_rows import KeptRows
+from fastif.solvers.woodbury import Woodbury
 from fastif.spectrum import lanczos_spectrum
 
 Step = Callable[[Tensor, int], object]
@@ -75,8 +77,8 @@ class Sample:
         self.seen = Prefixed(train, lambda: states) if self.has_prefix else train
         self.curvature = CurvatureOperator(model, self.seen, batch_size=batch_size)
         self.solver = choose_solver(self.curvature)
-        if isinstance(self.solver, ConjugateGradient):
-            self.curvature = self.solver.prepare(self.curvature).operator
+        if isinstance(self.solver, ConjugateGradient | Woodbury):
+            self.curvature = self.curvature.subsample(self.solver.subsample, seed=self.solver.seed)
 
     def needs_route(self, queries: int) -> bool:
         """Return whether an explainer looks for a way to Jacobian rows."""
@@ -114,6 +116,17 @@ class Sample:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return ConjugateGradient(max_iterations=1).prepare(operator).solve(block, 1e-3)
+
+    def keep(self, ids: Tensor, width: int = 1) -> object:
+        """Keep the Jacobian rows of some examples."""
+        return KeptRows(PartOfCurvature(self.curvature, ids, "factors"))
+
+    def solve_by_rows(self, ids: Tensor, width: int) -> object:
+        """Keep the rows of some examples, and multiply some vectors with them as a solve does."""
+        rows = KeptRows(PartOfCurvature(self.curvature, ids, "factors"))
+        block = self.vectors(width)
+        image = rows.summed(rows.times(block), block)
+        return rows.times(image)
 
     def scan(self, ids: Tensor, width: int) -> object:
         """Score some examples along some directions, made here as they count in its memory."""

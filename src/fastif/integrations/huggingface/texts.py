@@ -37,10 +37,8 @@ class TokenTable:
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         """Return one row: its tokens without padding, and its label."""
-        batch = self.batch(torch.tensor([index]))
-        return {
-            name: tensor[0, : self.lengths[index]] if tensor.ndim == 2 else tensor[0] for name, tensor in batch.items()
-        }
+        tokens = {name: column.row(index).long() for name, column in self._columns.items()}
+        return {**tokens, TARGET_KEY: self.targets[index]}
 
     def batch(self, ids: Tensor) -> dict[str, Tensor]:
         """Return some rows, padded on the right to the longest of them, and their labels."""
@@ -117,9 +115,8 @@ class TextExamples(TokenExamples):
 
     def __getitem__(self, index: int) -> Any:
         """Return one example as a person reads it: its text or texts, and its label by name."""
-        row = super().__getitem__(index)
         texts = {"text": self.texts[index]} | ({} if self.pairs is None else {"text_pair": self.pairs[index]})
-        return {**texts, "label": self.name_of(row[TARGET_KEY])}
+        return {**texts, "label": self.name_of(self.targets[index])}
 
     def name_of(self, target: Tensor) -> str:
         """Return a target in words; of several labels each, those that hold."""

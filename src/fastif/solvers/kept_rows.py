@@ -1,0 +1,245 @@
+r"""The rows of the Gauss-Newton matrix's root, held as the factors that they are made of.
+
+$G = \frac1n A^\top A$, where A stacks the rows $\Lambda_i^{1/2} J_i$ of all examples. A row is as long as a model has
+parameters; its factors (inputs and slopes of each layer) are as long as the activations of one example. With them in
+memory, $A v$, $A^\top u$ and $A A^\top$ need no pass through the model. Knows an operator, and how factors are
+multiplied; nothing of damping.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fastif import memory, vectors
+from fastif.batch import Batch
+from fastif.capture import Factor, Lookup, Outer
+from fastif.curvature import CurvatureOperator
+from fastif.errors import ConfigurationError
+from fastif.factored import add_weighted_sums, can_be_factored, inner_products
+from fastif.fitting import fitting
+from fastif.precision import wide_product
+from fastif.vectors import Block
+
+BYTES, PART = 2**28, 0.1  # what gradients that are formed on the way may take: on a CPU, and of a GPU's memory
+FEW = 4  # examples from which the memory of all is told
+ALIGNED = 64  # rows at once are a multiple of this, as fast kernels want it
+# What may be kept: rows, for the sake of their eigenvectors; multiplications of the matrix of rows, so that it takes a
+# minute; and bytes of factors, on a CPU and of a GPU's memory.
+MOST_ROWS, MOST_PRODUCTS = {"cpu": 3000, "cuda": 10_000}, {"cpu": 1e13, "cuda": 2e15}
+KEPT_BYTES, KEPT_PART = 2**30, 0.4
+# Two rows are multiplied by their factors in T T' (o + i) products for a weight of o x i, formed in o i, where
+# gradients are made and read besides: up to so many times o i the former is sooner.
+GHOST_SHARE = {"cpu": 4.0, "cuda": 0.1}
+
+Chunk = dict[str, list[Factor]]  # the factors of some rows, by the name of the parameter
+
+
+class KeptRows:
+    """All rows of an operator, in the order of its batches."""
+
+    def __init__(self, operator: CurvatureOperator) -> None:
+        self.operator = operator
+        self._chunks: list[Chunk] = []
+        examples: list[Tensor] = []
+        for batch in operator.batches():
+            for ids, chunks in fitting(self._captured, batch):
+                self._chunks += chunks
+                examples += [ids] * len(chunks)
+        self.examples = torch.cat(examples)  # the number of each row's example
+        self.counts = [len(ids) for ids in examples]
+        self.count = len(self.examples)
+
+    def _captured(self, batch: Batch) -> tuple[Tensor, list[Chunk]]:
+        jacobian = self.operator.jacobian
+        point = jacobian.at(batch)
+        chunks = []
+        for cotangents, signs in jacobian.bends(point):
+            factors = point.factors(cotangents)
+            if factors is None:
+                raise ConfigurationError("layers that depend on the data cannot be kept: use ConjugateGradient().")
+            if bool((signs < 0).any()):
+                raise ConfigurationError("the loss is not convex in the outputs: use fastif.ConjugateGradient().")
+            chunk: Chunk = {}
+            for factor in factors:
+                chunk.setdefault(factor.name, []).append(factor)
+            chunks.append(chunk)
+        return batch.ids, chunks
+
+    def times(self, block: Block) -> Tensor:
+        """Return A v for every vector v of a block, (width, rows)."""
+        products = []
+        for chunk, count in zip(self._chunks, self.counts, strict=True):
+            total = next(iter(block.values())).new_zeros(vectors.width(block), count)
+            for factor in _factors(chunk):
+                total += _multiplied(factor, block[factor.name])
+            products.append(total)
+        return torch.cat(products, dim=1)
+
+    def summed(self, weights: Tensor, like: Block) -> Block:
+        r"""Return $A^\top u$ for every row u of the weights, (width, rows)."""
+        total = vectors.scale(like, 0.0)
+        for chunk, part in zip(self._chunks, weights.split(self.counts, dim=1), strict=True):
+            for factor in _factors(chunk):
+                if isinstance(factor, Outer) and factor.is_sooner_formed(len(weights)):
+                    _add_formed(total[factor.name].flatten(1), factor, part)
+                else:
+                    add_weighted_sums(total, factor, part)
+        return {name: tensor.view_as(like[name]) for name, tensor in total.items()}
+
+    def gram(self) -> Tensor:
+        r"""Return $A A^\top$, (rows, rows) in float64."""
+        parameters = self.operator.model.parameters
+        device = next(iter(parameters.values())).device
+        gram = torch.zeros(self.count, self.count, dtype=torch.float64, device=device)
+        done, size = 0, self.operator.size
+        for name, tensor in parameters.items():
+            self.operator.progress("curvature matrix", done, size)
+            pieces = list(self._pieces(name))
+            for number, (start, one) in enumerate(pieces):
+                formed = _Formed(one)
+                for other_start, other in pieces[: number + 1]:
+                    product = formed.products(other)
+                    gram[start : start + len(product), other_start : other_start + product.shape[1]] += product
+            done += tensor.numel()
+        self.operator.progress("curvature matrix", size, size)
+        return torch.tril(gram) + torch.tril(gram, -1).T
+
+    def _pieces(self, name: str) -> Iterator[tuple[int, list[Factor]]]:
+        """Yield the factors of one parameter for as many rows at a time as may be formed, and where these begin."""
+        tensor = self.operator.model.parameters[name]
+        at_once = max(1, memory.share(tensor.device, PART, BYTES) // (2 * tensor.nbytes))
+        at_once = at_once // ALIGNED * ALIGNED or at_once
+        start = 0
+        for chunk, count in zip(self._chunks, self.counts, strict=True):
+            factors = chunk.get(name, [])
+            if factors and all(isinstance(factor, Outer) for factor in factors):
+                for first in range(0, count, at_once):
+                    yield start + first, [each.rows(first, first + at_once) for each in factors]  # type: ignore[union-attr]
+            elif factors:  # as long as the layer is wide
+                yield start, factors
+            start += count
+
+
+class _Formed:
+    """Some rows of one parameter, formed when that is first found to be the sooner way."""
+
+    def __init__(self, factors: list[Factor]) -> None:
+        self._factors = factors
+        self._rows: Tensor | None = None
+
+    def products(self, other: list[Factor]) -> Tensor:
+        """Return the inner products with other rows, (rows, other rows)."""
+        one, two = self._factors[0], other[0]
+        single = len(self._factors) == len(other) == 1
+        if single and isinstance(one, Outer) and isinstance(two, Outer) and _ghost_is_sooner(one, two):
+            return _ghost(one, two)
+        if self._rows is None:
+            self._rows = _formed(self._factors)
+        mine = other is self._factors
+        return wide_product(self._rows, self._rows if mine else _formed(other))
+
+
+def _ghost_is_sooner(one: Outer, two: Outer) -> bool:
+    if one.left.shape[2] > 1:
+        return False
+    positions = one.left.shape[1] * two.left.shape[1]
+    out, into = one.left.shape[3], one.right.shape[3]
+    return positions * (out + into) <= GHOST_SHARE["cuda" if one.left.is_cuda else "cpu"] * out * into
+
+
+def _ghost(one: Outer, two: Outer) -> Tensor:
+    """Return the inner products of the gradients of all pairs of rows, none of which is formed."""
+    left, right = (
+        (getattr(one, side).flatten(0, 2) @ getattr(two, side).flatten(0, 2).T) for side in ("left", "right")
+    )
+    products: Tensor = left.mul_(right)
+    (rows, positions), (others, their) = one.left.shape[:2], two.left.shape[:2]
+    return products.view(rows, positions, others, their).sum(dim=(1, 3))
+
+
+def _formed(factors: list[Factor]) -> Tensor:
+    rows = factors[0].gradients()
+    for factor in factors[1:]:
+        rows = rows + factor.gradients()
+    return rows
+
+
+def _multiplied(factor: Factor, some: Tensor) -> Tensor:
+    """Return the inner products of rows with vectors, (width, rows), in the sooner of the two ways."""
+    if not (isinstance(factor, Outer) and factor.is_sooner_formed(len(some))):
+        return inner_products(factor, some)
+    return torch.cat([wide_product(some.flatten(1), part.gradients()) for part in _parts(factor, some)], dim=1)
+
+
+def _add_formed(total: Tensor, factor: Outer, weights: Tensor) -> None:
+    """Add the sums of rows with each row of weights, by gradients that are formed."""
+    parts = _parts(factor, factor.left)
+    for part, some in zip(parts, weights.split([len(part.left) for part in parts], dim=1), strict=True):
+        total.addmm_(some, part.gradients())
+
+
+def _parts(factor: Outer, like: Tensor) -> list[Outer]:
+    """Cut the rows of a factor so that their gradients fit into the budget."""
+    size = factor.left.shape[2] * factor.left.shape[3] * factor.right.shape[3] * like.element_size()
+    at_once = max(1, memory.share(like.device, PART, BYTES) // size)
+    at_once = at_once // ALIGNED * ALIGNED or at_once
+    return [factor.rows(start, start + at_once) for start in range(0, len(factor.left), at_once)]
+
+
+def _factors(chunk: Chunk) -> Iterator[Factor]:
+    for factors in chunk.values():
+        yield from factors
+
+
+def can_be_kept(operator: CurvatureOperator) -> bool:
+    """Whether an operator's rows have factors that can be held, all of them."""
+    if operator.kind != "gauss-newton":
+        return False
+    plan = operator.jacobian.route.plan
+    return plan is not None and can_be_factored(plan)
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What keeping all rows of an operator takes: bytes of factors, and multiplications of the matrix of products."""
+
+    bytes: float
+    products: float
+
+
+def demand(operator: CurvatureOperator) -> Demand:
+    """Return about what keeping an operator's rows would take, from those of a few examples."""
+    few = torch.arange(min(FEW, operator.examples), device="cpu")
+    point = operator.jacobian.at(operator.batch(few))
+    cotangents = torch.ones_like(point.outputs).flatten(1) if point.outputs.ndim > 1 else torch.ones_like(point.outputs)
+    shared: dict[int, int] = {}  # inputs, which the rows of an example share
+    each = products = 0.0
+    for factor in point.factors(cotangents) or ():
+        if isinstance(factor, Outer):
+            shared[factor.right.untyped_storage().data_ptr()] = factor.right.nbytes
+            each += factor.left.nbytes
+            out, into = factor.left.shape[2] * factor.left.shape[3], factor.right.shape[3]
+            products += out * into if not _ghost_is_sooner(factor, factor) else factor.left.shape[1] ** 2 * (out + into)
+        elif not isinstance(factor, Lookup):
+            each += factor.slopes.nbytes
+    rows = operator.rows_per_example
+    held = sum(shared.values()) + rows * each
+    lengths = operator.data.lengths
+    times = operator.examples / len(few)
+    if lengths is not None:
+        times = float(lengths[operator.ids].sum()) / (float(lengths[operator.ids[few]].max()) * len(few))
+    return Demand(held * times, products * (rows * operator.examples) ** 2)
+
+
+def is_affordable(operator: CurvatureOperator, *, times: int = 1) -> bool:
+    """Whether the Jacobian rows of so many operators like this can be kept, and the matrices of them are soon made."""
+    device = next(iter(operator.model.parameters.values())).device
+    kind = "cpu" if device.type == "cpu" else "cuda"
+    few_enough = operator.rows_per_example * operator.examples <= min(MOST_ROWS[kind], operator.size)
+    if not (few_enough and operator.model.loss_is_softmax and can_be_kept(operator)):
+        return False
+    needed = demand(operator)
+    room = memory.share(device, KEPT_PART, KEPT_BYTES)
+    return times * needed.bytes <= room and times * needed.products <= MOST_PRODUCTS[kind]

@@ -1,0 +1,147 @@
+"""Woodbury: what it keeps, what it makes of that, and what it says where it cannot."""
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import fastif
+from fastif import vectors
+from fastif.curvature import CurvatureOperator
+from fastif.errors import ConfigurationError, ConvergenceWarning, SingularMatrixError
+from fastif.solvers import kept_rows
+from fastif.solvers.kept_rows import KeptRows, demand
+from tests.problems import CORE_NAMES, as_block, gradients, matrix, operator_of, relative_error
+
+CAPTURED = CORE_NAMES
+
+
+def rows_of(operator: CurvatureOperator) -> Tensor:
+    """All rows, formed one after another in the order of the batches."""
+    found = []
+    for batch in operator.batches():
+        found += [vectors.flatten(rows) for rows, _ in operator.jacobian.signed_rows(batch)]
+    return torch.cat(found)
+
+
+def test_most_kinds_of_model_can_be_kept() -> None:
+    assert sum(kept_rows.can_be_kept(operator_of(name)) for name in CAPTURED) >= len(CAPTURED) / 2
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+@pytest.mark.parametrize("share", [0.0, 1e9], ids=["formed", "by factors"])
+def test_kept_rows_multiply_as_rows_do(name: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = operator_of(name)
+    if not kept_rows.can_be_kept(operator):
+        pytest.skip("layers that cannot be captured")
+    monkeypatch.setitem(kept_rows.GHOST_SHARE, "cpu", share)
+    monkeypatch.setattr(kept_rows, "BYTES", 2**12)  # a few rows at a time
+    kept, dense = KeptRows(operator), rows_of(operator)
+    assert kept.count == len(dense)
+    assert relative_error(kept.gram(), dense @ dense.T) < 1e-12
+    for width in (1, 60):  # by factors, and formed
+        block = vectors.random(operator.model.parameters, width, seed=1)
+        weights = torch.randn(width, kept.count, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+        assert relative_error(kept.times(block), vectors.flatten(block) @ dense.T) < 1e-12
+        assert relative_error(vectors.flatten(kept.summed(weights, block)), weights @ dense) < 1e-12
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_it_has_the_whole_spectrum(name: str) -> None:
+    operator = operator_of(name)
+    if not kept_rows.can_be_kept(operator):
+        pytest.skip("layers that cannot be captured")
+    spectrum = fastif.Woodbury().prepare(operator).spectrum()
+    true = torch.linalg.eigvalsh(matrix(name, "gauss-newton"))
+    assert spectrum.exact
+    assert spectrum.top == pytest.approx(float(true.max()))
+    assert spectrum.trace == pytest.approx(float(true.sum()))
+    assert float(spectrum.weights.sum()) == pytest.approx(operator.size)
+    assert spectrum.effective_dimension(0.01) == pytest.approx(float((true / (true + 0.01)).sum()), abs=1e-6)
+
+
+def test_weight_decay_counts_as_damping_does() -> None:
+    plain, decayed = operator_of("transformer"), operator_of("transformer")
+    decayed = CurvatureOperator(decayed.model, decayed.data, weight_decay=0.05)
+    rows = gradients("transformer", "queries")
+    one = fastif.Woodbury().prepare(plain).solve(as_block(rows, plain), 0.15)
+    two = fastif.Woodbury().prepare(decayed).solve(as_block(rows, plain), 0.1)
+    assert relative_error(vectors.flatten(one.value), vectors.flatten(two.value)) < 1e-9
+    assert fastif.Woodbury().prepare(decayed).spectrum().bottom == pytest.approx(0.05)
+
+
+def test_a_matrix_of_rows_that_is_a_little_wrong_is_made_good_by_refinement() -> None:
+    operator = operator_of("transformer")
+    prepared = fastif.Woodbury(tolerance=1e-5).prepare(operator)
+    block = as_block(gradients("transformer", "queries"), operator)
+    right = prepared.solve(block, 0.01)
+    prepared.values = prepared.values * 1.01  # as tf32 might leave it
+    again = prepared.solve(block, 0.01)
+    assert right.iterations == 1
+    assert again.iterations > 1
+    assert again.converged.all()
+    assert relative_error(vectors.flatten(again.value), vectors.flatten(right.value)) < 1e-3
+    prepared.values = prepared.values * 5
+    with pytest.warns(ConvergenceWarning, match="relative residual"):
+        assert not prepared.solve(block, 0.01).converged.all()
+
+
+def test_what_it_will_take_is_told_from_a_few_examples() -> None:
+    operator = operator_of("transformer")
+    told = demand(operator)
+    seen: dict[int, int] = {}
+    for chunk in KeptRows(operator)._chunks:
+        for factor in (each for factors in chunk.values() for each in factors):
+            for tensor in (each for each in vars(factor).values() if isinstance(each, Tensor)):
+                seen[tensor.untyped_storage().data_ptr()] = tensor.nbytes
+    assert 0.4 < told.bytes / sum(seen.values()) < 2.5
+    assert told.products > 0
+
+
+class Wide(nn.Module):
+    """A loss that is not convex in its outputs."""
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return torch.cos(outputs).sum(dim=1)
+
+
+@pytest.mark.parametrize(
+    ("module", "loss", "curvature", "word"),
+    [
+        (nn.Linear(3, 2), "cross_entropy", "hessian", "gauss-newton"),
+        (nn.Linear(3, 2), Wide(), "gauss-newton", "not convex"),
+        (nn.Sequential(nn.Flatten(), nn.Bilinear(3, 3, 2)), "cross_entropy", "gauss-newton", "captured"),
+    ],
+)
+def test_it_says_what_it_cannot_do(module: nn.Module, loss: Any, curvature: Any, word: str) -> None:
+    if isinstance(module, nn.Sequential):
+        bilinear = module[1]
+        module = nn.Module()
+        module.add_module("bilinear", bilinear)
+        module.forward = lambda x: bilinear(x, x)  # type: ignore[method-assign]
+    data = fastif.Examples((torch.randn(6, 3), torch.randint(0, 2, (6,))))
+    operator = CurvatureOperator(fastif.TorchModel(module, loss=loss), data, kind=curvature)
+    with pytest.raises(ConfigurationError, match=word):
+        fastif.Woodbury().prepare(operator)
+
+
+def test_no_damping_is_refused_and_knobs_are_checked() -> None:
+    operator = operator_of("transformer")
+    with pytest.raises(SingularMatrixError, match="damping"):
+        fastif.Woodbury().prepare(operator).solve(as_block(gradients("transformer", "queries"), operator), 0.0)
+    with pytest.raises(ConfigurationError, match="between 0 and 1"):
+        fastif.Woodbury(tolerance=2.0)
+
+
+def test_a_float32_model_reaches_its_tolerance_without_a_word() -> None:
+    x, y = torch.randn(60, 20), torch.randint(0, 3, (60,))
+    module = nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explainer = fastif.Explainer(fastif.TorchModel(module, "cross_entropy"), (x, y), solver=fastif.Woodbury())
+        scores = explainer.scores((x[:5], y[:5]))
+    exact = fastif.Explainer(fastif.TorchModel(module, "cross_entropy"), (x, y), solver=fastif.Exact())
+    assert relative_error(scores.values, exact.scores((x[:5], y[:5])).values) < 1e-3
+    assert max(scores.provenance["residuals"]) <= 1e-4
