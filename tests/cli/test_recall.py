@@ -6,12 +6,7 @@ from pathlib import Path
 import pytest
 
 from fastif.cli.app import run
-from tests.cli.explained import explained, only_candidates
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return explained(tmp_path_factory.mktemp("recall"))
+from tests.cli.explained import only_candidates
 
 
 def test_writes_tells_and_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

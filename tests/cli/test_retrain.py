@@ -8,13 +8,8 @@ import pytest
 
 from fastif.apps.stack import StackTraining
 from fastif.cli.app import run
-from tests.cli.explained import explained, only_candidates
+from tests.cli.explained import only_candidates
 from tests.cli.tiny import save, table
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return explained(tmp_path_factory.mktemp("retrain"))
 
 
 def line(folder: Path, *more: str) -> list[str]:

@@ -6,12 +6,6 @@ from pathlib import Path
 import pytest
 
 from fastif.cli.app import run
-from tests.cli.explained import explained
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return explained(tmp_path_factory.mktemp("simulate"))
 
 
 def test_writes_tells_and_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

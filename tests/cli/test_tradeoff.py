@@ -6,14 +6,8 @@ from pathlib import Path
 import pytest
 
 from fastif.cli.app import run
-from tests.cli.explained import explained
 
 GRID = ["--depth", "4,8", "--batch", "1,4", "--repeats", "1,2"]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return explained(tmp_path_factory.mktemp("tradeoff"))
 
 
 def test_writes_tells_and_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

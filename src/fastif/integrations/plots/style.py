@@ -51,7 +51,7 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = ("png",)) -> list[
         file = path.with_name(f"{path.name}.{kind}")
         # no date in a file, so that the same picture is the same bytes
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
-        with replacing(file) as temporary:
+        with look(), replacing(file) as temporary:  # the salt of an svg is looked up as it is written
             figure.savefig(temporary, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)
         written.append(file)
     return written
