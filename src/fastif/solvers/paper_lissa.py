@@ -87,14 +87,14 @@ class PreparedPaperLiSSA:
         converged = residual <= CONVERGED  # for the record alone
         return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
 
-    def iterate(self, block: Block, look: Look) -> Block:
+    def iterate(self, block: Block, look: Look = lambda steps, samples: None) -> Block:
         """Return the estimates of all repeats, those of every vector of the first repeat first, through the model.
 
         `look(steps, samples)` is called after each step; `samples()` are the estimates at that point.
         """
 
         def told(step: int, state: Block) -> None:
-            self._report(step + 1, state)
+            self._report(step, state)
             look(step + 1, lambda: vectors.scale(state, 1 / self.knobs.scale))
 
         return vectors.scale(self._through_the_model(block, told), 1 / self.knobs.scale)
