@@ -9,7 +9,7 @@ from torch import nn
 
 from fastif.bench.lds.__main__ import main
 from fastif.bench.lds.measure import measure
-from fastif.bench.lds.retraining import half_subsets, make_optimizer, member, retrain
+from fastif.bench.lds.retraining import half_subsets, member, retrain
 from fastif.bench.lds.rules import Facts, of_default, of_dimension, of_learning_time, of_top, of_trace
 from fastif.bench.lds.settings import SETTINGS, Pair, Recipe, Regressor, Setting, split
 from fastif.bench.lds.statistics import ceiling, share_of_best
@@ -40,7 +40,9 @@ def train_alone(setting: Setting, train: Pair, mask: torch.Tensor, seed: int) ->
     torch.manual_seed(seed)
     module = setting.module().double()
     recipe = setting.recipe
-    optimizer = make_optimizer(recipe, list(module.parameters()))
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(module.parameters(), lr=recipe.lr, momentum=recipe.momentum)
+    if recipe.optimizer == "adam":
+        optimizer = torch.optim.Adam(module.parameters(), lr=recipe.lr)
     generator = torch.Generator().manual_seed(seed)
     batches = [
         rows

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 import fastif
-from fastif import metrics, ranking
+from fastif.apps.recall import candidate_methods, recall_table
 from fastif.bench.timing import environment, write
 
 SHARES = (0.013, 0.127)  # of the training examples, as in the figures that others have published
 TOP = 10
-WAYS: tuple[Any, ...] = ("features", "head-gradient", "random")
-KINDS = ("strongest", "helpful", "harmful")
+WAYS = ("features", "head-gradient", "random")
+KINDS = {"strongest": "absolute", "helpful": "helpful", "harmful": "harmful"}
 Data = tuple[Tensor, Tensor]
 
 
@@ -66,25 +66,6 @@ def trained(make: Callable[[], nn.Module], data: Data, seed: int, device: str) -
     return module.eval()
 
 
-def truth(values: Tensor) -> dict[str, list[Tensor]]:
-    """Return the first ten of each kind for each query, by the exact scores of all training examples."""
-    ids = torch.arange(values.shape[1])
-    return {
-        "strongest": [ranking.harmful(row.abs(), ids, TOP).ids for row in values],
-        "helpful": [ranking.helpful(row, ids, TOP).ids for row in values],
-        "harmful": [ranking.harmful(row, ids, TOP).ids for row in values],
-    }
-
-
-def candidates(model: fastif.TorchModel, train: Data, queries: Data, way: Any, k: int) -> Tensor:
-    """Return the candidates of each query, (Q, k)."""
-    if way == "random":
-        generator = torch.Generator().manual_seed(0)
-        return torch.stack([torch.randperm(len(train[1]), generator=generator)[:k] for _ in queries[1]])
-    placed = model.place(fastif.Examples(queries).batch(range(len(queries[1]))))
-    return fastif.Nearest(k, by=way).prepare(model, train).select([placed], model.losses).ids(len(queries[1]))
-
-
 def measure(name: str, seed: int, count: int, device: str) -> list[dict[str, Any]]:
     """Train one model and return the recall of every way to choose candidates."""
     train, test = digits(seed)
@@ -92,20 +73,23 @@ def measure(name: str, seed: int, count: int, device: str) -> list[dict[str, Any
     queries = test[0][:count], test[1][:count]
     accuracy = float((module(test[0].to(device)).argmax(dim=1).cpu() == test[1]).float().mean())
     model = fastif.TorchModel(module, loss="cross_entropy")
-    explainer = fastif.Explainer(model, train)
-    strongest = truth(explainer.scores(queries).values)
-    rows = []
-    for share in SHARES:
-        k = round(share * len(train[1]))
-        for way in WAYS:
-            found = candidates(model, train, queries, way, k)
-            recalls = {
-                kind: [metrics.recall_at(row, true) for row, true in zip(found, strongest[kind], strict=True)]
-                for kind in KINDS
-            }
-            means = {kind: sum(each) / len(each) for kind, each in recalls.items()}
-            rows.append({"model": name, "seed": seed, "k": k, "way": way, "accuracy": accuracy, **means})
-    return rows
+    scores = fastif.Explainer(model, train).scores(queries)
+    methods = candidate_methods(model, fastif.Examples(train), fastif.Examples(queries), names=WAYS)
+    total = len(train[1])
+    ks = [round(share * total) for share in SHARES]
+    table = recall_table(scores, methods, ks=ks, ms=[TOP], right=[None] * count, examples=total)
+    return [
+        {
+            "model": name,
+            "seed": seed,
+            "k": k,
+            "way": way,
+            "accuracy": accuracy,
+            **{shown: table.row(way, kind=kind, m=TOP, k=k).mean for shown, kind in KINDS.items()},
+        }
+        for k in ks
+        for way in WAYS
+    ]
 
 
 def main() -> None:

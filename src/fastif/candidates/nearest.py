@@ -102,11 +102,16 @@ class Neighbours:
             )
 
     def select(
-        self, batches: Iterable[Batch], measure: PerExample, *, reduce: Literal["mean"] | None = None
+        self,
+        batches: Iterable[Batch],
+        measure: PerExample,
+        *,
+        reduce: Literal["mean"] | None = None,
+        k: int | None = None,
     ) -> PerQuery:
-        """Return the candidates of placed queries, or those of the mean of their keys."""
+        """Return the candidates of placed queries, or those of the mean of their keys; `k` of them, if given."""
         total = len(self.index)
-        k = min(int(self._nearest.k), total)
+        k = min(int(self._nearest.k if k is None else k), total)
         keys = (self._key(batch, measure) for batch in batches)
         rows = torch.cat([self.index.search(key, k) for key in (keys if reduce is None else [_mean(list(keys))])])
         return PerQuery(

@@ -12,7 +12,23 @@ from typing import Annotated
 import typer
 
 import fastif
-from fastif.cli import audit, augment, bench, correct, demo, doctor, explain, graph, rerun, slices, train
+from fastif.cli import (
+    audit,
+    augment,
+    bench,
+    correct,
+    demo,
+    doctor,
+    explain,
+    graph,
+    recall,
+    rerun,
+    retrain,
+    simulate,
+    slices,
+    tradeoff,
+    train,
+)
 from fastif.cli.console import ERR
 from fastif.errors import ConfigurationError, FastifError
 
@@ -38,6 +54,10 @@ app.command("correct", epilog=correct.EPILOG)(correct.correct)
 app.command("augment", epilog=augment.EPILOG)(augment.augment)
 app.command("doctor")(doctor.doctor)
 app.command("rerun", epilog=rerun.EPILOG)(rerun.rerun)
+app.command("retrain", epilog=retrain.EPILOG)(retrain.retrain)
+app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
+app.command("recall", epilog=recall.EPILOG)(recall.recall)
+app.command("tradeoff", epilog=tradeoff.EPILOG)(tradeoff.tradeoff)
 app.add_typer(bench.app, name="bench")
 
 

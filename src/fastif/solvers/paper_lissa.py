@@ -7,6 +7,7 @@ $(H + \mathrm{damp} \cdot \mathrm{scale}\, I)^{-1} v$: the damping is damp x sca
 Kept for comparison with the paper; `LiSSA` is the better parametrisation. A residual is reported and never raised for.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +26,8 @@ from fastif.vectors import Block
 
 CONVERGED = 0.05  # relative residual
 RESIDUAL_EXAMPLES = 1024  # that it is estimated on
+
+Look = Callable[[int, Callable[[], Block]], None]
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,18 @@ class PreparedPaperLiSSA:
         converged = residual <= CONVERGED  # for the record alone
         return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
 
+    def iterate(self, block: Block, look: Look = lambda steps, samples: None) -> Block:
+        """Return the estimates of all repeats, those of every vector of the first repeat first, through the model.
+
+        `look(steps, samples)` is called after each step; `samples()` are the estimates at that point.
+        """
+
+        def told(step: int, state: Block) -> None:
+            self._report(step, state)
+            look(step + 1, lambda: vectors.scale(state, 1 / self.knobs.scale))
+
+        return vectors.scale(self._through_the_model(block, told), 1 / self.knobs.scale)
+
     @cached_property
     def _rows_are_kept(self) -> bool:
         """Whether the Jacobian rows of all examples that are drawn can be kept: then no step needs the model."""
@@ -105,11 +120,11 @@ class PreparedPaperLiSSA:
     def _in_rows(self, block: Block) -> Block:
         return vectors.join([run.run(block) for run in self._runs])
 
-    def _through_the_model(self, block: Block) -> Block:
+    def _through_the_model(self, block: Block, look: Callable[[int, Block], None] | None = None) -> Block:
         right, steps = self._steps(vectors.width(block))
         for name, tensor in block.items():
             right[name].copy_(tensor.repeat(self.knobs.repeats, *[1] * (tensor.ndim - 1)))
-        return steps.run(right, self._ids, self._report)
+        return steps.run(right, self._ids, look or self._report)
 
     def _steps(self, width: int) -> tuple[Block, Steps]:
         """Return the right-hand sides of a block of this width, to be written to, and the steps that read them."""

@@ -14,11 +14,11 @@ from fastif.errors import ConfigurationError, ConvergenceError, DataError, Label
 from fastif.files import sha256
 from fastif.integrations.huggingface import Recipe, TextClassifier, packaged, train_classifier
 from fastif.integrations.huggingface.checkpoint import load_base
-from fastif.integrations.huggingface.fitting import bucketed
 from fastif.integrations.huggingface.packaged import Package
 from fastif.integrations.huggingface.record import RECORD
 from fastif.integrations.huggingface.training import prepare_training
 from fastif.prefix import PrefixCache
+from fastif.shuffling import bucketed
 from tests.integrations.huggingface.tiny_base import save_base, sentences
 
 TRAIN, DEV = sentences(200), sentences(60, seed=1)
@@ -246,17 +246,6 @@ def test_the_learning_rate_is_chosen_by_trying(base: Path) -> None:
     assert len(tried) == 5
     # the trials saw all of these few texts once; a run that is four times as long gets half the rate
     assert one.record["learning_rate"] == pytest.approx(float(min(tried, key=tried.get)) / 2)
-
-
-def test_batches_are_of_about_one_length_and_hold_everything() -> None:
-    lengths = torch.randint(1, 60, (1000,), generator=torch.Generator().manual_seed(0))
-    batches = list(bucketed(lengths, 1000, 8, seed=0, epoch=1))
-    assert sorted(torch.cat(batches).tolist()) == list(range(1000))
-    padded = sum(len(ids) * int(lengths[ids].max()) for ids in batches)
-    assert padded < 1.1 * int(lengths.sum())
-    assert [ids.tolist() for ids in bucketed(lengths, 1000, 8, seed=0, epoch=2)] != [ids.tolist() for ids in batches]
-    longest = [int(lengths[ids].max()) for ids in batches[:50]]
-    assert longest != sorted(longest, reverse=True)
 
 
 def test_a_rate_that_is_too_high_is_an_error_that_says_so(base: Path) -> None:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 import fastif
 from fastif import vectors
-from fastif.bench.lds.retraining import half_subsets, member, retrain, stacked_losses
+from fastif.apps.stack import Stack, stacked_losses
+from fastif.bench.lds.retraining import half_subsets, member, retrain
 from fastif.bench.lds.rules import RULES, Facts
 from fastif.bench.lds.settings import Pair, Setting
 from fastif.bench.lds.statistics import Sweep, ceiling, summary
@@ -28,9 +29,8 @@ def measure(setting: Setting, *, subsets: int = 100, seeds: int = 4) -> dict[str
     masks = half_subsets(len(train[1]), subsets)
     everyone = torch.ones(1, len(train[1]), dtype=torch.bool)
     stacks = [retrain(setting, train, torch.cat([everyone, masks]), seed=seed) for seed in range(seeds)]
-    module = setting.module()
-    with torch.no_grad():
-        losses = [stacked_losses(module, setting.loss, stack, queries) for stack in stacks]
+    asked = fastif.Examples(queries)
+    losses = [stacked_losses(_model(setting, stack), stack, asked, together=True) for stack in stacks]
     by_seed = torch.stack([each[1:].T.double() for each in losses])  # (seeds, queries, subsets)
     trained = time.perf_counter()
     sweeps = []
@@ -51,6 +51,10 @@ def measure(setting: Setting, *, subsets: int = 100, seeds: int = 4) -> dict[str
         "seconds_solving": time.perf_counter() - trained,
         **summary(sweeps),
     }
+
+
+def _model(setting: Setting, stack: Stack) -> fastif.TorchModel:
+    return fastif.TorchModel(member(setting, stack, 0), loss=setting.loss)
 
 
 def sweep(

@@ -1,17 +1,17 @@
 """Many models trained at once, each on its own subset of the training data, from the same start in the same order.
 
-Models are stacked along a first dimension and go through every minibatch together under `vmap`; an example that is not
-in a model's subset has weight zero there. SGD and Adam act on each number alone, so that torch's own optimizers train
-the stack just as they would train each model.
+The loop is that of `fastif.apps.stack`; an example that is not in a model's subset has weight zero there.
 """
+
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 
+import fastif
+from fastif.apps.stack import Stack, StackTraining
+from fastif.apps.training_recipe import TrainingRecipe
 from fastif.bench.lds.settings import Pair, Recipe, Setting
-
-Stack = dict[str, Tensor]
 
 
 def half_subsets(examples: int, count: int, *, seed: int = 0) -> Tensor:
@@ -32,46 +32,29 @@ def retrain(setting: Setting, train: Pair, masks: Tensor, *, seed: int) -> Stack
     inputs, targets = train
     if inputs.is_floating_point():
         module = module.to(inputs.dtype)
-    stack = {
-        name: tensor.detach().expand(len(masks), *tensor.shape).clone().requires_grad_()
-        for name, tensor in module.named_parameters()
-    }
-    recipe = setting.recipe
-    optimizer = make_optimizer(recipe, list(stack.values()))
+    model = fastif.TorchModel(module, loss=setting.loss)
     generator = torch.Generator().manual_seed(seed)
-    steps = recipe.steps(len(targets))
-    step = 0
-    for _ in range(recipe.epochs):
-        for rows in torch.randperm(len(targets), generator=generator).split(recipe.batch_size):
-            optimizer.param_groups[0]["lr"] = recipe.lr * (1 - step / steps)
-            weights = masks[:, rows].to(stack_dtype(stack))
-            weights = weights / weights.sum(dim=1, keepdim=True).clamp(min=1)
-            losses = stacked_losses(module, setting.loss, stack, (inputs[rows], targets[rows]))
-            optimizer.zero_grad()
-            (weights * losses).sum().backward()
-            optimizer.step()
-            step += 1
-    return {name: tensor.detach() for name, tensor in stack.items()}
+
+    def order(epoch: int) -> Iterable[Tensor]:
+        batches: tuple[Tensor, ...] = torch.randperm(len(targets), generator=generator).split(setting.recipe.batch_size)
+        return batches
+
+    training = StackTraining(model, fastif.Examples(train), stack_recipe(setting.recipe), together=True, order=order)
+    return training.fit(masks, model.parameters)
 
 
-def stacked_losses(module: nn.Module, loss: str, stack: Stack, batch: Pair) -> Tensor:
-    """Return the loss of every model on every example, (models, batch)."""
-    inputs, targets = batch
-
-    def losses(parameters: Stack) -> Tensor:
-        outputs = functional_call(module, parameters, (inputs,))
-        values: Tensor = getattr(nn.functional, loss)(outputs, targets, reduction="none")
-        return values
-
-    together: Tensor = vmap(losses)(stack)
-    return together
-
-
-def make_optimizer(recipe: Recipe, parameters: list[Tensor]) -> torch.optim.Optimizer:
-    """Return torch's optimizer for a recipe."""
-    if recipe.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=recipe.lr)
-    return torch.optim.SGD(parameters, lr=recipe.lr, momentum=recipe.momentum)
+def stack_recipe(recipe: Recipe) -> TrainingRecipe:
+    """Return the same recipe as that of a stack: the rate falls linearly to zero, nothing decays and nothing is cut."""
+    return TrainingRecipe(
+        epochs=recipe.epochs,
+        batch_size=recipe.batch_size,
+        learning_rate=recipe.lr,
+        weight_decay=0.0,
+        optimizer="adamw" if recipe.optimizer == "adam" else "sgd",  # without decay, Adam
+        momentum=recipe.momentum,
+        warm_up=0.0,
+        clip=None,
+    )
 
 
 def stack_dtype(stack: Stack) -> torch.dtype:

@@ -5,7 +5,7 @@ batches, losses and what a dev set measures; knows neither files nor tables.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,12 +17,12 @@ from fastif.errors import ConvergenceError
 from fastif.integrations.huggingface.classifier import TextClassifier
 from fastif.integrations.huggingface.recipe import Recipe
 from fastif.progress import Progress, silent
+from fastif.shuffling import bucketed
 from fastif.solvers.sampling import generator
 
-CHUNK = 50  # batches whose texts are sorted by length: little padding, and still nearly any text beside any other
 RATES = (2e-5, 5e-5, 1e-4, 2e-4, 5e-4)  # that "auto" tries
 TRIED = 0.2  # share of the training set on which each of them is tried
-SHUFFLE, ORDER, TRIAL = 1, 2, 3  # what is drawn, as a part of the key of the draw
+TRIAL = 3  # what is drawn, as a part of the key of the draw; shuffling.py has 1 and 2
 
 Parameters = dict[str, Tensor]
 
@@ -159,17 +159,6 @@ class Fitting:
             )
         optimizer.step()
         return value
-
-
-def bucketed(lengths: Tensor | None, total: int, batch_size: int, *, seed: int, epoch: int) -> Iterator[Tensor]:
-    """Yield batches of all examples in an order drawn for this epoch, each of examples of about one length."""
-    order = torch.randperm(total, generator=generator(seed, epoch, SHUFFLE))
-    batches: list[Tensor] = []
-    for chunk in order.split(CHUNK * batch_size):
-        near = chunk if lengths is None else chunk[lengths[chunk].argsort(descending=True, stable=True)]
-        batches += near.split(batch_size)
-    for position in torch.randperm(len(batches), generator=generator(seed, epoch, ORDER)).tolist():
-        yield batches[position]
 
 
 def measure(model: TextClassifier, parameters: Parameters, examples: Examples, batch_size: int = 256) -> Measured:

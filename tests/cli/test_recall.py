@@ -1,0 +1,55 @@
+"""`fastif recall` as a user runs it: what it writes, what it says, and how it fails."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fastif.cli.app import run
+from tests.cli.explained import only_candidates
+
+
+def test_writes_tells_and_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "recall"
+    line = ["recall", str(folder / "why"), "--k", "5,20", "--m", "3", "-o", str(out)]
+    assert run(line) == 0
+    seen = capsys.readouterr()
+    assert "R@3: strongest / most helpful / most harmful" in seen.out
+    assert "With 20 candidates of 60 (33.3%)" in seen.out
+    assert "Queries predicted wrong" in seen.out
+    assert {file.name for file in out.iterdir()} - {".lock"} == {
+        "run.json",
+        "result.json",
+        "recall.png",
+        "recall-features.png",
+    }
+    result = json.loads((out / "result.json").read_text())
+    assert {row["method"] for row in result["rows"]} == {"features", "head-gradient", "both", "random"}
+    assert {row["group"] for row in result["rows"]} == {"right", "wrong", "all"}
+    assert all(0 <= row["mean"] <= 1 for row in result["rows"])
+    assert run(["recall", str(folder / "why"), "--by", "head-gradient", "--k", "60", "--json"]) == 0
+    seen = capsys.readouterr()
+    result = json.loads(seen.out)
+    assert {row["mean"] for row in result["rows"]} == {1.0}  # all are candidates
+    assert "Looking for the first" in seen.err
+
+
+def test_queries_without_labels_are_one_group(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["recall", str(folder / "unlabelled"), "--k", "10", "--m", "3", "--json"]) == 0
+    seen = capsys.readouterr()
+    assert {row["group"] for row in json.loads(seen.out)["rows"]} == {"all"}
+    assert "The queries have no labels" in seen.err
+
+
+def test_failures_are_one_message(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = only_candidates(folder, tmp_path / "few")
+    for line, words, status in (
+        (["recall", str(few), "--m", "3"], "20 of 60 training examples (Nearest(k=20, by='features'))", 1),
+        (["recall", str(folder / "why"), "--m", "59"], "so that recall@59 has no meaning", 1),
+        (["recall", str(folder / "why"), "--k", "100", "--m", "3"], "more than all", 2),
+        (["recall", str(folder / "why"), "--k", "0", "--m", "3"], "k must be whole numbers", 2),
+    ):
+        assert run(line) == status
+        seen = " ".join(capsys.readouterr().err.split())
+        assert words in seen
+        assert "Traceback" not in seen
