@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import fastif
-from fastif.cli import audit, bench, demo, doctor, explain, rerun, train
+from fastif.cli import audit, bench, demo, doctor, explain, reproduce, rerun, train
 from fastif.cli.console import ERR
 from fastif.errors import ConfigurationError, FastifError
 
@@ -34,6 +34,7 @@ app.command("explain", epilog=explain.EPILOG)(explain.explain)
 app.command("audit", epilog=audit.EPILOG)(audit.audit_command)
 app.command("doctor")(doctor.doctor)
 app.command("rerun", epilog=rerun.EPILOG)(rerun.rerun)
+app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.add_typer(bench.app, name="bench")
 
 

@@ -1,11 +1,12 @@
 """How the library is used where it is measured: explainers with the settings of a run, a clock, memory at its peak.
 
-The only file of benchmarks and experiments that looks behind the public face (`operator_of`, `solver_of`, `seen_by`),
-so that parts can be timed apart.
+The only file of benchmarks and experiments that looks behind the public face (`operator_of`, `solver_of`, `seen_by`,
+`working`), so that parts can be timed apart.
 """
 
 import time
 import warnings
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,6 +143,11 @@ def solver_of(explainer: fastif.Explainer) -> PreparedSolver:
 def seen_by(explainer: fastif.Explainer) -> Examples:
     """Return the training data as an explainer sees it: with stored states, where it keeps any."""
     return explainer._seen
+
+
+def working(explainer: fastif.Explainer) -> AbstractContextManager[None]:
+    """Return the context in which an explainer computes: its precision, and no autocast of the caller's."""
+    return explainer._resources.working()
 
 
 def synchronize() -> None:

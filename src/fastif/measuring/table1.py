@@ -56,10 +56,12 @@ class Plan:
         queries: how many queries are timed, one by one.
         depth: steps of LiSSA that are timed; below 1,000, the solve is extrapolated. Batches of one are run to the end
             on a GPU.
+        fast_depth: the same for batches of one on a CPU; as `depth` unless given.
         sample: examples that the naive way is timed on; a tenth of it of Hessian products.
         kinds: which kinds of s_test.
         candidates: which numbers of candidates; 0 stands for all examples.
         seed: of all that is drawn.
+        rows: what is measured, of these.
     """
 
     queries: int = 3
@@ -68,25 +70,34 @@ class Plan:
     kinds: tuple[str, ...] = tuple(KINDS)
     candidates: tuple[int, ...] = (0, 10_000, 1000)
     seed: int = 0
+    rows: tuple[Row, ...] = ROWS
+    fast_depth: int | None = None
+
+    def depth_of(self, batch_size: int, device: str) -> int:
+        """Return how many steps are timed."""
+        if batch_size > 1:
+            return self.depth
+        return STEPS if device == "cuda" else self.fast_depth or self.depth
 
 
 def run(case: Case, settings: Settings, plan: Plan) -> dict[str, Any]:
     """Measure every row, and return the figures."""
-    cache, naive = SharedCache(), _naive(case, plan)
+    cache, naive = SharedCache(), time_naive(case, plan)
     forget_peak()
     rows = [
-        _row(case, settings, cache, plan, row, naive)
-        for row in ROWS
+        time_row(case, settings, cache, plan, row, naive)
+        for row in plan.rows
         if row.kind in plan.kinds and (row.k or 0) in plan.candidates
     ]
     return {"rows": rows, "naive": naive, "depth": plan.depth, "peak_bytes": peak(case.model.device.type)}
 
 
-def _row(
+def time_row(
     case: Case, settings: Settings, cache: SharedCache, plan: Plan, row: Row, naive: dict[str, Any]
 ) -> dict[str, Any]:
+    """Time one row: single queries with warm states and index, beside what plain torch would take."""
     size_, repeats, curvature = KINDS[row.kind]
-    depth = STEPS if size_ == 1 and case.model.device.type == "cuda" else plan.depth
+    depth = plan.depth_of(size_, case.model.device.type)
     watch = Stopwatch()
     k = None if row.k is None else min(row.k, len(case.train))
     explainer = explainer_for(
@@ -121,6 +132,7 @@ def _row(
         "seconds": mean,
         "spread": statistics.stdev(times) if len(times) > 1 else None,
         "first_call_s": cold,
+        "depth": depth,
         "extrapolated": depth < STEPS,
         "residual": max((each for each in residuals if each is not None), default=None),
         "naive_s": by_naive,
@@ -133,7 +145,7 @@ def _single(case: Case, query: int) -> Any:
     return tuple(column[query:] for column in asked) if isinstance(asked, tuple) else asked[query:]
 
 
-def _naive(case: Case, plan: Plan) -> dict[str, Any]:
+def time_naive(case: Case, plan: Plan) -> dict[str, Any]:
     """Time plain torch: the gradient of an example, and Hessian products of both batch sizes."""
     naive = Naive(case)
     batch = case.model.place(case.model.read(case.first(1), "queries").batch([0]))

@@ -22,7 +22,7 @@ from fastif.solvers.steps import run_steps
 from fastif.vectors import Block
 
 CONVERGED = 0.05  # relative residual
-RESIDUAL_EXAMPLES = 4096  # that it is estimated on
+RESIDUAL_EXAMPLES = {"cpu": 256, "cuda": 4096}  # that it is estimated on: little beside the steps themselves
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,15 @@ class PreparedPaperLiSSA:
 
     def solve(self, block: Block, damping: float) -> Solution:
         """Run the iteration; the damping of the caller is not used."""
+        knobs = self.knobs
+        samples = vectors.scale(self.iterate(block), 1 / knobs.scale)
+        value, error = summarise_repeats(samples, knobs.repeats)
+        residual = relative_residual(self._part(value, self.own_damping), block).cpu()
+        converged = residual <= CONVERGED  # for the record alone
+        return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
+
+    def iterate(self, block: Block) -> Block:
+        """Return h of every repeat after the last step, repeats first; still to be divided by scale."""
         knobs, operator = self.knobs, self.operator
         right = {name: tensor.repeat(knobs.repeats, *[1] * (tensor.ndim - 1)) for name, tensor in block.items()}
         ids = torch.cat([self._positions(repeat) for repeat in range(knobs.repeats)], dim=1)
@@ -81,17 +90,13 @@ class PreparedPaperLiSSA:
             return vectors.add(vectors.add(right, state, 1 - knobs.damp), mean, -1 / knobs.scale)
 
         operator.progress("solving", 0, knobs.depth)
-        state = run_steps(operator, right, ids, update, groups=knobs.repeats, look=self._report)
-        samples = vectors.scale(state, 1 / knobs.scale)
-        value, error = summarise_repeats(samples, knobs.repeats)
-        residual = relative_residual(self._part(value, self.own_damping), block).cpu()
-        converged = residual <= CONVERGED  # for the record alone
-        return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
+        return run_steps(operator, right, ids, update, groups=knobs.repeats, look=self._report)
 
     @cached_property
     def _part(self) -> CurvatureOperator:
         """The operator over some examples, on which the residual is estimated: that is for the record alone."""
-        return self.operator.subsample(RESIDUAL_EXAMPLES, seed=self.knobs.seed)
+        device = next(iter(self.operator.model.parameters.values())).device.type
+        return self.operator.subsample(RESIDUAL_EXAMPLES.get(device, 4096), seed=self.knobs.seed)
 
     def _report(self, step: int, state: Block) -> None:
         self.operator.progress("solving", step + 1, self.knobs.depth)
