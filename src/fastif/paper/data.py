@@ -2,7 +2,8 @@
 
 Two-label NLI joins neutral and contradiction to "non-entailment", as HANS has it. Dev pairs whose premise is trained on
 are left out. Of HANS' evaluation set one per cent is for anchors; of ANLI's dev set some pairs are a pool of new data
-and the others anchors, and pool, anchors and test share no premise. Knows tables; knows no model.
+and the others anchors, and pool, anchors and test share no premise. Of reviews that are there more than once, one is
+used. Knows tables; knows no model.
 """
 
 from collections import defaultdict
@@ -50,9 +51,7 @@ class Data:
         """Return the matched dev pairs of MultiNLI whose premise nobody was trained on."""
 
         def make() -> TextTable:
-            trained = set(self._set("nli-train").texts)
-            dev = self._set("mnli-dev")
-            return dev.take([row for row, premise in enumerate(dev.texts) if premise not in trained])
+            return without_premises(self._set("mnli-dev"), self._set("nli-train"))
 
         return self._labelled("nli dev", labels, make)
 
@@ -92,16 +91,19 @@ class Data:
         return self._kept("anli anchors", lambda: self._anli_parts()[1])
 
     def anli_test(self) -> TextTable:
-        """Return ANLI's test set."""
+        """Return the pairs of ANLI's test set whose premise is not in its dev set, where pool and anchors are from."""
+        return self._kept("anli test", lambda: without_premises(self.anli_whole_test(), self._set("anli-dev")))
+
+    def anli_whole_test(self) -> TextTable:
+        """Return ANLI's test set as it is."""
         return self._set("anli-test")
 
     def _anli_parts(self) -> tuple[TextTable, TextTable]:
         """Give whole premises to the pool until it is full; those that would overfill it are anchors."""
-        dev, tested = self._set("anli-dev"), set(self.anli_test().texts)
+        dev = self._set("anli-dev")
         premises: dict[str, list[int]] = defaultdict(list)
         for row, premise in enumerate(dev.texts):
-            if premise not in tested:
-                premises[premise].append(row)
+            premises[plain(premise)].append(row)
         groups = list(premises.values())
         pool: list[int] = []
         anchors: list[int] = []
@@ -139,7 +141,7 @@ class Data:
         return self._kept("reviews test", lambda: self._reviews_parts()[3])
 
     def _reviews_parts(self) -> list[TextTable]:
-        table, sizes = self._set("reviews"), self.sizes
+        table, sizes = without_repeats(self._set("reviews")), self.sizes
         order = torch.randperm(len(table), generator=generator(self.seed, 6)).tolist()
         inside: list[int] = []
         outside: list[int] = []
@@ -200,11 +202,34 @@ def two_labels(table: TextTable) -> TextTable:
     return replace(table, labels=[label if label == ENTAILMENT else OTHER for label in labels], label_names=None)
 
 
+def plain(text: str) -> str:
+    """Return a text as it is compared with others: its letters and digits, whatever their case.
+
+    >>> plain("The cook  slept. ")
+    'thecookslept'
+    """
+    return "".join(sign for sign in text.casefold() if sign.isalnum()) or text
+
+
+def without_premises(table: TextTable, other: TextTable) -> TextTable:
+    """Return the rows of a table whose premise is not in another."""
+    known = set(map(plain, other.texts))
+    return table.take([row for row, premise in enumerate(table.texts) if plain(premise) not in known])
+
+
+def without_repeats(table: TextTable) -> TextTable:
+    """Return the first row of every text."""
+    first: dict[str, int] = {}
+    for row, text in enumerate(table.texts):
+        first.setdefault(plain(text), row)
+    return table.take(first.values())
+
+
 def check_no_shared_premise(*tables: TextTable) -> None:
     """Raise if two of these tables have a premise in common: what chooses must not be what measures."""
     for number, table in enumerate(tables):
         for other in tables[number + 1 :]:
-            shared = set(table.texts) & set(other.texts)
+            shared = set(map(plain, table.texts)) & set(map(plain, other.texts))
             if shared:
                 raise DataError(
                     f"{table.name} and {other.name} share {len(shared)} premises, for instance {min(shared)!r}: what "

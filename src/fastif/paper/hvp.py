@@ -208,6 +208,7 @@ def _figure(result: dict[str, Any], error: str, words: str, *, with_time: bool) 
     """Draw a row of panels for each kind of prediction: time and, for each T, the error; a line for each B."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
 
     rows = result["rows"]
     sizes, repeats = sorted({row["B"] for row in rows}), sorted({row["T"] for row in rows})
@@ -230,9 +231,12 @@ def _figure(result: dict[str, Any], error: str, words: str, *, with_time: bool) 
                     color=colours(place),
                     label=f"B = {size}",
                 )
-            axes.set_title(f"{kind}: {'time' if value == 'seconds' else f'error, T = {repeat}'}")
+            axes.set_title(f"prediction {kind}: {'time' if value == 'seconds' else f'error, T = {repeat}'}")
             axes.set_ylabel("seconds" if value == "seconds" else "norm of the difference")
-            axes.set_yscale("log" if value == "seconds" else "linear")
+            if value == "seconds":
+                axes.set_yscale("log")
+                for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+                    which(FuncFormatter(lambda number_, _: f"{number_:.3g}"))
             if line == 1:
                 axes.set_xlabel("depth J")
     for column in [place for place, (value, _) in enumerate(panels) if value != "seconds"]:

@@ -38,7 +38,7 @@ TRAIN: dict[Model, Callable[[Data], TextTable]] = {
     "nli-3-few": Data.nli_few,
 }
 MEASURED: dict[Model, dict[str, Callable[[Data], TextTable]]] = {
-    "nli-3": {"MNLI matched": lambda data: data.nli_dev(3), "ANLI": Data.anli_test},
+    "nli-3": {"MNLI matched": lambda data: data.nli_dev(3), "ANLI": Data.anli_whole_test},
     "nli-2": {"MNLI matched": lambda data: data.nli_dev(2), "HANS": Data.hans_test},
     "hans": {"MNLI matched": lambda data: data.nli_dev(2), "HANS": Data.hans_test},
     "sentiment": {"reviews": Data.reviews_dev, "reviews, held-out domain": Data.reviews_test},

@@ -123,14 +123,16 @@ def draw(result: dict[str, Any]) -> "dict[str, Figure]":
                 axes.barh(place + 0.26 * (1 - number), value, 0.24, color=colour, label=label)
                 axes.text(value * 1.05, place + 0.26 * (1 - number), seconds(value), va="center", fontsize=7)
     axes.set_yticks(range(len(rows)))
-    axes.set_yticklabels(
-        [f"{row['kind']} s_test, {'all' if row['k'] is None else format(row['k'], ',')}" for row in rows]
-    )
+    axes.set_yticklabels([f"{row['kind']} s_test, {_k(row)}" for row in rows])
     axes.set_xscale("log")
     low, high = axes.get_xlim()
-    axes.set_xlim(low, high * 4)
+    axes.set_xlim(low / 3, high * 4)
     axes.set_xlabel("seconds for one query")
     axes.grid(axis="y", visible=False)
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=3)
     return {"table1": figure}
+
+
+def _k(row: dict[str, Any]) -> str:
+    return "all" if row["k"] is None else f"k = {row['k']:,}"
