@@ -6,9 +6,10 @@ import torch
 from safetensors.torch import save_file
 
 from fastif.bench.cases import Wanted, make_case
-from fastif.bench.lengths import data_directory, draw_lengths
+from fastif.bench.lengths import draw_lengths
 from fastif.bench.tokens import Tokens, word_tokenizer
 from fastif.errors import ConfigurationError, StoredFileError
+from fastif.integrations.tables.directory import data_directory
 
 
 def test_lengths_are_those_of_real_texts():

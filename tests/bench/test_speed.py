@@ -7,11 +7,12 @@ import torch
 
 from fastif import vectors
 from fastif.bench import paper, queries, scan, solve
-from fastif.bench.baselines import Naive, batched_scores
 from fastif.bench.cases import Wanted, make_case
-from fastif.bench.engine import Given, Settings, SharedCache, Stopwatch, explainer_for
-from fastif.bench.timing import command_line, commit, environment
+from fastif.bench.timing import command_line
 from fastif.curvature import CurvatureOperator
+from fastif.measuring.baselines import Naive, batched_scores
+from fastif.measuring.engine import Given, Settings, SharedCache, Stopwatch, explainer_for
+from fastif.measuring.timing import commit, environment
 from fastif.scoring import jvp
 
 

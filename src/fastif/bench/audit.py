@@ -20,7 +20,8 @@ import fastif
 from fastif import metrics
 from fastif.apps.audit import RANKINGS, audit
 from fastif.bench.recall import SETTINGS, digits
-from fastif.bench.timing import environment, write
+from fastif.bench.timing import write
+from fastif.measuring.timing import environment
 
 EPOCHS = {"short": 20, "long": 200}
 KINDS = ("random", "alike")

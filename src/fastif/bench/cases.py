@@ -7,14 +7,12 @@ up, with the lengths of real ones. What a case says of itself goes into every ta
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
 import fastif
-from fastif import vectors
-from fastif.bench.lengths import data_directory, read_columns
+from fastif.bench.lengths import read_columns
 from fastif.bench.small import SETTINGS
 from fastif.bench.tokens import Tokens, drawn, word_tokenizer
 from fastif.data import Examples
@@ -23,6 +21,8 @@ from fastif.integrations.huggingface import Recipe, TextClassifier, train_classi
 from fastif.integrations.huggingface.checkpoint import load_base
 from fastif.integrations.huggingface.packaged import resolve
 from fastif.integrations.tables import table_of
+from fastif.integrations.tables.directory import data_directory
+from fastif.measuring.case import Case
 
 MULTINLI = 392_702
 TRAINED_ON = 2000  # sentences, for one epoch: so that the model is one of a trained classifier
@@ -35,54 +35,6 @@ EXAMPLES = {
     "cnn": 10_000,
     "transformer": 10_000,
 }
-
-
-@dataclass(frozen=True)
-class Case:
-    """A model and its data, ready to be measured.
-
-    Args:
-        name: what it is called on the command line.
-        model: on its device.
-        train: the training data.
-        queries: to be explained, in the form that a user would give.
-        model_words: the model in words.
-        data_words: the data in words.
-    """
-
-    name: str
-    model: fastif.TorchModel
-    train: Examples
-    queries: Any
-    model_words: str
-    data_words: str
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens the training data has; examples, where it has none."""
-        return len(self.train) if self.train.lengths is None else int(self.train.lengths.sum())
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it is made of texts."""
-        return isinstance(self.model, TextClassifier)
-
-    def first(self, count: int) -> Any:
-        """Return the first queries, in the form that a user would give."""
-        if isinstance(self.queries, tuple):
-            return tuple(column[:count] for column in self.queries)
-        return self.queries[:count]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what belongs beside every figure."""
-        return {
-            "name": self.name,
-            "model": self.model_words,
-            "data": self.data_words,
-            "parameters": vectors.size(self.model.parameters),
-            "examples": len(self.train),
-            "tokens": self.tokens,
-        }
 
 
 @dataclass(frozen=True)

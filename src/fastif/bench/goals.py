@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from fastif.bench.tables import agreement, markdown, ratio, seconds, size
+from fastif.measuring.words import agreement, markdown, ratio, seconds, size
 
 Run = dict[str, Any]
 Words = Callable[[float | None], str]

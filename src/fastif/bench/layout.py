@@ -17,9 +17,9 @@ import numpy as np
 
 from fastif.apps.edges import Edges, Floats
 from fastif.apps.graph import DISC, Graph, Side, lay_out
-from fastif.bench.tables import markdown, number, ratio, seconds
-from fastif.bench.timing import best_time
 from fastif.errors import ConfigurationError
+from fastif.measuring.timing import best_time
+from fastif.measuring.words import markdown, number, ratio, seconds
 
 SLICES = 4
 GOAL = 5.0  # seconds, on two cores

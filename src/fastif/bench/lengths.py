@@ -7,7 +7,6 @@ counts them anew with the tokenizer of all-MiniLM-L6-v2 (BERT's lower-case one),
 """
 
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fastif.errors import StoredFileError
+from fastif.integrations.tables.directory import data_directory
 
 FILE = Path(__file__).with_name("lengths.json")
 LONGEST = 128  # tokens, as in the paper
@@ -35,18 +35,6 @@ def draw_lengths(kind: str, count: int, seed: int) -> Tensor:
     shares = (counts.cumsum(0) / counts.sum()).contiguous()
     drawn = torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return torch.searchsorted(shares, drawn).clamp_max(len(counts) - 1)
-
-
-def data_directory() -> Path | None:
-    """Return where real data is, by the environment variable FASTIF_DATA; None if it is not set."""
-    named = os.environ.get("FASTIF_DATA")
-    if not named:
-        return None
-    if not Path(named).is_dir():
-        raise StoredFileError(
-            f"FASTIF_DATA is {named}, which is no directory. Name one with parquet files, or unset it."
-        )
-    return Path(named)
 
 
 def read_columns(name: str, columns: Iterable[str]) -> list[list[str]]:

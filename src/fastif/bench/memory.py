@@ -24,9 +24,10 @@ import torch
 import fastif
 from fastif.apps.checkup import estimate
 from fastif.apps.checkup.machine import held_memory, peak_memory
-from fastif.bench.timing import environment, write
+from fastif.bench.timing import write
 from fastif.curvature import CurvatureOperator
 from fastif.integrations.huggingface import TextClassifier, TextExamples
+from fastif.measuring.timing import environment
 from fastif.solvers.auto import affordable_examples
 
 WORDS = [f"word{number}" for number in range(500)]

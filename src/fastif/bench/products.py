@@ -17,10 +17,11 @@ import fastif
 from fastif import vectors
 from fastif.batch import Batch
 from fastif.bench.small import SETTINGS
-from fastif.bench.timing import arguments, best_time, environment, write
+from fastif.bench.timing import arguments, write
 from fastif.curvature import CurvatureOperator
 from fastif.derivatives import gauss_newton_product
 from fastif.jacobian import product_by_rows
+from fastif.measuring.timing import best_time, environment
 from fastif.vectors import Block
 
 WIDTHS = (1, 2, 4, 8, 16, 64)

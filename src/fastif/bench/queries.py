@@ -9,7 +9,6 @@ search scores only the training examples whose head gradient says that they may 
 the scores of all. Last, straight lines are fitted to the time over examples and over queries.
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,26 +17,28 @@ import torch
 
 import fastif
 from fastif import metrics
-from fastif.bench.baselines import Naive
-from fastif.bench.cases import Case
-from fastif.bench.engine import (
+from fastif.bench.timing import line_fit
+from fastif.explanation import Explanation
+from fastif.measuring.baselines import Naive
+from fastif.measuring.case import Case
+from fastif.measuring.engine import (
+    TOP,
     Given,
     Settings,
     SharedCache,
     Stopwatch,
     Warm,
+    explain,
     explainer_for,
     forget_peak,
     operator_of,
     peak,
     solver_of,
 )
-from fastif.bench.tables import markdown, number, ratio, seconds, size
-from fastif.bench.timing import REPEATS, best_time, line_fit
-from fastif.explanation import Explanation
+from fastif.measuring.timing import REPEATS, best_time
+from fastif.measuring.words import markdown, number, ratio, seconds, size
 from fastif.vectors import Block
 
-TOP = 100
 STEPS = 1000  # J of the naive LiSSA
 FEW = 16  # queries: what is asked for more is timed once, and in one stage alone
 PARTS = (0.25, 0.5, 0.75, 1.0)  # of the examples, for the line
@@ -117,13 +118,6 @@ def _two_stages(
         recall = {f"recall_{top}": true_recall(found, full, top) for top in (10, TOP)}
         rows.append(_row(count, f"two stages, {k:,} candidates", took, naive_s, found) | recall)
     return first, rows
-
-
-def explain(explainer: fastif.Explainer, queries: Any) -> Explanation:
-    """Explain queries; a solve that did not converge is seen by its residual."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fastif.ConvergenceWarning)
-        return explainer.explain(queries, top=TOP)
 
 
 def gradient(case: Case, explainer: fastif.Explainer) -> Block:

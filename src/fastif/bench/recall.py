@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 import fastif
 from fastif.apps.recall import candidate_methods, recall_table
-from fastif.bench.timing import environment, write
+from fastif.bench.timing import write
+from fastif.measuring.timing import environment
 
 SHARES = (0.013, 0.127)  # of the training examples, as in the figures that others have published
 TOP = 10

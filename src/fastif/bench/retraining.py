@@ -15,9 +15,11 @@ import torch
 
 from fastif.apps.stack import StackTraining, goes_together
 from fastif.apps.training_recipe import TrainingRecipe
-from fastif.bench.cases import Case, Wanted, make_case
-from fastif.bench.timing import best_time, environment, write
+from fastif.bench.cases import Wanted, make_case
+from fastif.bench.timing import write
 from fastif.data import Examples
+from fastif.measuring.case import Case
+from fastif.measuring.timing import best_time, environment
 from fastif.precision import matmuls
 from fastif.prefix import PrefixCache
 from fastif.shuffling import bucketed

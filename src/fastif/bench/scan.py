@@ -16,9 +16,9 @@ from torch import Tensor
 
 import fastif
 from fastif import metrics, vectors
-from fastif.bench.baselines import Naive, batched_scores, full_precision
-from fastif.bench.cases import Case
-from fastif.bench.engine import (
+from fastif.measuring.baselines import Naive, batched_scores, full_precision
+from fastif.measuring.case import Case
+from fastif.measuring.engine import (
     Given,
     Settings,
     SharedCache,
@@ -30,8 +30,8 @@ from fastif.bench.engine import (
     seen_by,
     solver_of,
 )
-from fastif.bench.tables import agreement, markdown, number, ratio, seconds, size
-from fastif.bench.timing import best_time
+from fastif.measuring.timing import best_time
+from fastif.measuring.words import agreement, markdown, number, ratio, seconds, size
 from fastif.scoring import jvp
 from fastif.vectors import Block
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import fastif
-from fastif.bench.baselines import Naive
-from fastif.bench.cases import Case
-from fastif.bench.engine import (
+from fastif.errors import FastifError
+from fastif.measuring.baselines import Naive
+from fastif.measuring.case import Case
+from fastif.measuring.engine import (
     Settings,
     SharedCache,
     Stopwatch,
@@ -25,9 +26,8 @@ from fastif.bench.engine import (
     peak,
     solver_of,
 )
-from fastif.bench.tables import markdown, number, seconds, size
-from fastif.bench.timing import best_time
-from fastif.errors import FastifError
+from fastif.measuring.timing import best_time
+from fastif.measuring.words import markdown, number, seconds, size
 from fastif.solvers import Solver
 from fastif.vectors import Block
 

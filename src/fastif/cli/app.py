@@ -22,6 +22,7 @@ from fastif.cli import (
     explain,
     graph,
     recall,
+    reproduce,
     rerun,
     retrain,
     simulate,
@@ -58,6 +59,7 @@ app.command("retrain", epilog=retrain.EPILOG)(retrain.retrain)
 app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 app.command("recall", epilog=recall.EPILOG)(recall.recall)
 app.command("tradeoff", epilog=tradeoff.EPILOG)(tradeoff.tradeoff)
+app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.add_typer(bench.app, name="bench")
 
 

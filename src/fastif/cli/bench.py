@@ -14,13 +14,14 @@ from fastif.bench import queries as queries_bench
 from fastif.bench import scan as scan_bench
 from fastif.bench import solve as solve_bench
 from fastif.bench.cases import CASES, Wanted, make_case
-from fastif.bench.engine import Settings
-from fastif.bench.timing import command_line, environment
+from fastif.bench.timing import command_line
 from fastif.cli import options
 from fastif.cli.console import OUT, note, print_json
 from fastif.cli.loading import pick_device
 from fastif.errors import ConfigurationError
 from fastif.files import replacing
+from fastif.measuring.engine import Settings
+from fastif.measuring.timing import environment
 
 app = typer.Typer(
     help="How fast it is, against the naive way and other libraries; baselines are measured in the same run.",

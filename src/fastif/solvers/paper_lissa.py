@@ -25,7 +25,7 @@ from fastif.solvers.steps import Steps
 from fastif.vectors import Block
 
 CONVERGED = 0.05  # relative residual
-RESIDUAL_EXAMPLES = 1024  # that it is estimated on
+RESIDUAL_EXAMPLES = {"cpu": 256, "cuda": 1024}  # that it is estimated on: little beside the steps themselves
 
 Look = Callable[[int, Callable[[], Block]], None]
 
@@ -150,7 +150,8 @@ class PreparedPaperLiSSA:
     @cached_property
     def _part(self) -> CurvatureOperator:
         """The operator over some examples, on which the residual is estimated: that is for the record alone."""
-        return self.operator.subsample(RESIDUAL_EXAMPLES, seed=self.knobs.seed)
+        device = next(iter(self.operator.model.parameters.values())).device.type
+        return self.operator.subsample(RESIDUAL_EXAMPLES.get(device, 4096), seed=self.knobs.seed)
 
     def _report(self, step: int, state: Block) -> None:
         self.operator.progress("solving", step, self.knobs.depth)

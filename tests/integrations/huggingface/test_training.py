@@ -1,7 +1,9 @@
 """Fine-tuning: it learns, repeats, stops, leaves frozen weights alone, and what it writes is what it had."""
 
 import copy
+import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -335,3 +337,41 @@ def test_a_package_of_weights_is_read_and_never_run(tmp_path: Path, monkeypatch:
     assert packaged.resolve("tiny") == folder / "model"
     assert packaged.resolve("owner/name") == "owner/name"
     assert train_classifier("tiny", TRAIN, recipe=Recipe(epochs=1, limit=40)).record["base"] == "tiny"
+
+
+def test_weights_in_parts_are_joined_once_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_base(tmp_path / "made")
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as whole:
+        for file in (tmp_path / "made").iterdir():
+            whole.write(file, f"tiny/{file.name}")
+        whole.writestr("tiny/run_me.py", "raise SystemExit('this ran')")
+    content = archive.getvalue()
+    cut = len(content) // 2
+    for number, part in ((1, content[:cut]), (2, content[cut:])):
+        folder = tmp_path / f"tiny-part_{number:03d}"
+        (folder / "input").mkdir(parents=True)
+        (folder / "__init__.py").write_text("raise SystemExit('this ran')")
+        (folder / f"input/tiny.zip.{number:03d}").write_bytes(part)
+    right = sha256(tmp_path / "made/model.safetensors")
+    parts = Package("tiny-part-{part}", "1.0", "tiny-part_{part}", right, parts=2, archive="tiny.zip")
+    monkeypatch.setitem(packaged.PACKAGES, "tiny", parts)
+    monkeypatch.setenv("FASTIF_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(StoredFileError, match=r"tiny-part-001==1\.0 tiny-part-002==1\.0"):
+        packaged.resolve("tiny")
+    monkeypatch.syspath_prepend(tmp_path)
+    directory = Path(packaged.resolve("tiny"))
+    assert "run_me.py" not in {each.name for each in directory.iterdir()}
+    assert sha256(directory / "model.safetensors") == right
+    assert train_classifier("tiny", TRAIN, recipe=Recipe(epochs=1, limit=40)).record["base"] == "tiny"
+    written = (directory / "model.safetensors").stat().st_mtime_ns
+    assert packaged.resolve("tiny") == directory
+    assert (directory / "model.safetensors").stat().st_mtime_ns == written
+    (directory / "model.safetensors").write_bytes(b"other weights")
+    with pytest.raises(StoredFileError, match="not what its publisher wrote"):
+        packaged.resolve("tiny")
+    (tmp_path / "tiny-part_002/input/tiny.zip.002").write_bytes(content[cut:-100])
+    monkeypatch.setenv("FASTIF_CACHE", str(tmp_path / "another"))
+    with pytest.raises(StoredFileError, match="could not be joined"):
+        packaged.resolve("tiny")
+    assert not list((tmp_path / "another").iterdir())

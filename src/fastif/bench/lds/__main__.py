@@ -9,7 +9,7 @@ from fastif.bench.lds.checks import CHECKS
 from fastif.bench.lds.measure import measure
 from fastif.bench.lds.report import draw, rules_table, settings_table
 from fastif.bench.lds.settings import SETTINGS
-from fastif.bench.timing import environment
+from fastif.measuring.timing import environment
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -48,7 +48,7 @@ def train_classifier(
     """Fine-tune a classifier and return it, with the record of its training.
 
     Args:
-        base: a directory or hub name of an encoder with safetensors weights, or `minilm`. It gets a new head.
+        base: a directory or hub name of an encoder with safetensors weights, `minilm` or `mpnet`. It gets a new head.
         train: a `TextTable`, the path of a file, or rows or columns in memory.
         dev: the same, to measure each epoch on; unless given, a share of `train` that is then not trained on.
         recipe: the knobs.

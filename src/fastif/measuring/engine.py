@@ -1,10 +1,12 @@
-"""How benchmarks use the library: explainers with the settings of a run, a clock for their stages, memory at its peak.
+"""How the library is used where it is measured: explainers with the settings of a run, a clock, memory at its peak.
 
-The only file of the benchmarks that looks behind the public face (`operator_of`, `solver_of`, `seen_by`), so that parts
-can be timed apart.
+The only file of benchmarks and experiments that looks behind the public face (`operator_of`, `solver_of`, `seen_by`,
+`working`), so that parts can be timed apart.
 """
 
 import time
+import warnings
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,14 +14,16 @@ import torch
 
 import fastif
 from fastif.apps.checkup.machine import peak_memory
-from fastif.bench.cases import Case
 from fastif.curvature import CurvatureOperator
 from fastif.data import Examples
+from fastif.explanation import Explanation
+from fastif.measuring.case import Case
 from fastif.precision import Precision
 from fastif.prefix import PrefixCache
 from fastif.solvers import PreparedSolver, Solution
 from fastif.vectors import Block
 
+TOP = 100  # training examples that an explanation is asked for
 HOST_BYTES = 6e10  # of main memory for states, so that no disk is timed
 
 
@@ -119,6 +123,13 @@ def explainer_for(case: Case, settings: Settings, cache: SharedCache, **options:
     return fastif.Explainer(case.model, case.train, **merged)
 
 
+def explain(explainer: fastif.Explainer, queries: Any) -> Explanation:
+    """Explain queries; a solve that did not converge is seen by its residual."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fastif.ConvergenceWarning)
+        return explainer.explain(queries, top=TOP)
+
+
 def operator_of(explainer: fastif.Explainer) -> CurvatureOperator:
     """Return the curvature that an explainer uses."""
     return explainer._operator
@@ -132,6 +143,11 @@ def solver_of(explainer: fastif.Explainer) -> PreparedSolver:
 def seen_by(explainer: fastif.Explainer) -> Examples:
     """Return the training data as an explainer sees it: with stored states, where it keeps any."""
     return explainer._seen
+
+
+def working(explainer: fastif.Explainer) -> AbstractContextManager[None]:
+    """Return the context in which an explainer computes: its precision, and no autocast of the caller's."""
+    return explainer._resources.working()
 
 
 def synchronize() -> None:

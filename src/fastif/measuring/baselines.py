@@ -19,8 +19,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fastif import vectors
 from fastif.batch import Batch
-from fastif.bench.cases import Case
-from fastif.bench.engine import synchronize
+from fastif.measuring.case import Case
+from fastif.measuring.engine import synchronize
 from fastif.scoring import scan
 from fastif.vectors import Block, Vector
 

@@ -1,0 +1,93 @@
+"""What an experiment is given: its settings, the data, the models, and a place where finished parts are kept."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import fastif
+from fastif.integrations.tables import TextTable
+from fastif.keeping import Tensors
+from fastif.paper.data import Data
+from fastif.paper.models import TaskModel, TaskModels
+from fastif.paper.points import Points, choose_points
+from fastif.paper.settings import Settings
+from fastif.precision import Precision
+from fastif.progress import Progress, silent
+from fastif.store import RunStore
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything that an experiment works with.
+
+    Args:
+        settings: of the scale.
+        data: the tables.
+        models: the task models.
+        store: the directory of the experiment.
+        seed: of everything that is drawn.
+        precision: of matrix products.
+        progress: called as progress(stage, done, total).
+        note: told, in a sentence, what is being done.
+    """
+
+    settings: Settings
+    data: Data
+    models: TaskModels
+    store: RunStore
+    seed: int = 0
+    precision: Precision = "auto"
+    progress: Progress = silent
+    note: Callable[[str], None] = lambda words: None
+    asked: list[TaskModel] = field(default_factory=list)
+
+    @property
+    def device(self) -> str:
+        """Where models compute, "cpu" or "cuda"."""
+        return torch.device(self.models.device).type
+
+    def model(self, name: Any, checkpoint: int = 0) -> TaskModel:
+        """Return a task model, and note that the result depends on it."""
+        model = self.models.get(name, checkpoint)
+        if model not in self.asked:
+            self.asked.append(model)
+        return model
+
+    def points(self, model: TaskModel, table: TextTable, *, right: int, wrong: int) -> Points:
+        """Draw evaluation points from as many rows of a table as this scale looks at."""
+        return choose_points(model, self.data.some(table), right=right, wrong=wrong, seed=self.seed)
+
+    def explainer(self, model: TaskModel, **options: Any) -> fastif.Explainer:
+        """Return an explainer of a model and its training data, unless options say something else."""
+        usual: dict[str, Any] = {
+            "prefix_cache": self.models.states,
+            "precision": self.precision,
+            "progress": self.progress,
+        }
+        return fastif.Explainer(model.classifier, options.pop("train", model.train), **{**usual, **options})
+
+    def piece(self, name: str, make: Callable[[], Tensors]) -> Tensors:
+        """Return tensors by name: from the file of them if they were made before, else made now and kept."""
+        return self.store.piece(name, make)
+
+    def part(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what JSON can hold: from a file if it was made before, else made now and kept."""
+        return from_tensor(self.piece(name, lambda: {"json": to_tensor(make())})["json"])
+
+
+def to_tensor(content: Any) -> Tensor:
+    """Return what JSON can hold as bytes, so that it can be kept.
+
+    >>> from_tensor(to_tensor({"seconds": 1.5}))
+    {'seconds': 1.5}
+    """
+    return torch.frombuffer(bytearray(json.dumps(content, allow_nan=False).encode()), dtype=torch.uint8)
+
+
+def from_tensor(kept: Tensor) -> Any:
+    """Return what `to_tensor` took apart."""
+    return json.loads(kept.numpy().tobytes())

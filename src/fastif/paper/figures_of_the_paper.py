@@ -1,0 +1,152 @@
+"""The paper's own numbers, typed, each with the place it is from. Nothing here is measured by this project.
+
+Figures of the paper are pictures: where no number is in the text, a claim in words stands for them.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Time:
+    """A cell of Table 1: minutes for one query on V100 GPUs, their deviation, how many times faster than 2 hours."""
+
+    minutes: float
+    deviation: float | None
+    faster: int
+    at_least: bool = False
+
+    def __str__(self) -> str:
+        spread = "" if self.deviation is None else f" ± {self.deviation:.2f}"
+        return f"{'≥ ' if self.at_least else ''}{self.minutes:.2f}{spread} min ({self.faster}x)"
+
+
+# Table 1, "Averages and standard deviations of influence functions runtime measured on 10 MultiNLI examples":
+# by k (None: no kNN) and by column
+TABLE_1: dict[tuple[int | None, str], Time] = {
+    (None, "original"): Time(120.0, None, 1, at_least=True),
+    (10_000, "original"): Time(14.72, 0.21, 8),
+    (10_000, "fast"): Time(6.61, 0.03, 18),
+    (10_000, "fast, 4 GPUs"): Time(2.36, 0.02, 50),
+    (1000, "original"): Time(10.93, 0.04, 10),
+    (1000, "fast"): Time(3.13, 0.05, 38),
+    (1000, "fast, 4 GPUs"): Time(1.46, 0.07, 82),
+}
+TABLE_1_EXAMPLES = 392_702  # MultiNLI, "about 390K examples" (Introduction)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A row of the appendix table of correlations: mean and deviation in per cent, over 20 evaluation points."""
+
+    pearson: tuple[float, float]
+    spearman: tuple[float, float]
+    kendall: tuple[float, float]
+
+
+# Table 2 and, with two digits of the deviations, its copy in the appendix ("Correlations between influence values")
+CORRELATIONS: dict[str, Agreement] = {
+    "fast, smaller k, against full": Agreement((99.8, 0.33), (99.5, 1.34), (96.9, 2.81)),
+    "fast, larger k, against full": Agreement((99.9, 0.10), (99.7, 0.55), (96.8, 2.27)),
+    "fast, smaller against larger k": Agreement((99.9, 0.18), (99.6, 0.75), (96.6, 2.35)),
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says in words, and where."""
+
+    words: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Share:
+    """A recall that the text gives: of the most influential (absolute) points, with k candidates of 392,702."""
+
+    k: int
+    recall: float
+    by_chance: float
+
+    @property
+    def share(self) -> float:
+        """Return k as a share of the training set."""
+        return self.k / TABLE_1_EXAMPLES
+
+
+# Section "Recall of kNN": "close to 60 % with k = 5e4, and 20 % with k = 5e3 ... random selection 15 % and 1.5 %"
+RECALL = (Share(5000, 0.20, 0.015), Share(50_000, 0.60, 0.15))
+RECALL_CLAIM = Claim(
+    "recall of harmful points is higher than of helpful ones where predictions are right, and lower where they are not",
+    "Section 5.2, Figure 3 (a)",
+)
+HVP_CLAIMS = (
+    Claim("time grows with the batch size B and with the depth J", "Section 5.3, Figure 3 (b)"),
+    Claim("the error falls with B and with J in general", "Section 5.3, Figure 3 (b)"),
+    Claim("at B = 1, more repeats T make up for the loss", "Section 5.3"),
+)
+RETRAINING_CLAIM = Claim(
+    "the loss rises when helpful points are removed and falls when harmful ones are; fast and full are alike, and both "
+    "are better than random",
+    "Section 5.4, Figure 3 (c)",
+)
+SIMULATABILITY_CLAIM = Claim(
+    "helpful points improve the simulator where the prediction is right, harmful ones where it is wrong; more than "
+    "random points do",
+    "Section 6.1, Figure 4",
+)
+
+
+@dataclass(frozen=True)
+class SliceEdges:
+    """A row of the appendix table on visualization: mean |I| and number of edges, helpful and harmful."""
+
+    mean_helpful: float
+    mean_harmful: float
+    helpful: int
+    harmful: int
+
+
+# appendix, "Statistics on the visualizations": the model trained on MultiNLI (two labels); L, S, C are HANS' heuristics
+EDGES: dict[str, SliceEdges] = {
+    "lexical_overlap": SliceEdges(0.866, 0.034, 5_000, 95_000),
+    "subsequence": SliceEdges(0.934, 0.066, 8_000, 92_000),
+    "constituent": SliceEdges(0.465, 0.179, 29_000, 71_000),
+    "MNLI": SliceEdges(13.689, 4.419, 27_000, 73_000),
+}
+# appendix, "Statistics on the correlations and number of pairs": (correlation, pairs)
+SLICE_CORRELATIONS: dict[tuple[str, str], tuple[float, int]] = {
+    ("lexical_overlap", "lexical_overlap"): (1.00, 29_581),
+    ("lexical_overlap", "subsequence"): (0.99, 14_917),
+    ("lexical_overlap", "constituent"): (0.99, 3_425),
+    ("lexical_overlap", "MNLI"): (0.92, 5_380),
+    ("subsequence", "subsequence"): (1.00, 25_145),
+    ("subsequence", "constituent"): (0.99, 6_218),
+    ("subsequence", "MNLI"): (0.91, 6_270),
+    ("constituent", "constituent"): (1.00, 26_621),
+    ("constituent", "MNLI"): (0.67, 13_972),
+    ("MNLI", "MNLI"): (1.00, 72_324),
+}
+VISUALIZATION_CLAIM = Claim(
+    "training points of lexical overlap are the most influential on all slices of HANS",
+    "Section 6.2, right half of Figure 5",
+)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A gain in accuracy, in points: by helpful points, and by how much that is more than by the anchors themselves."""
+
+    helpful: float
+    over_anchors: float
+    where: str
+
+
+GAINS: dict[str, Gain] = {
+    "correction-mnli": Gain(5.8, 2.5, "Section 6.3, Figure 6 (a)"),
+    "augmentation-hans": Gain(5.9, 2.8, "Section 6.3, Figure 6 (b)"),
+    "augmentation-anli": Gain(2.7, 1.7, "Section 6.3, Figure 7 (c)"),
+}
+AMAZON_CLAIM = Claim(
+    "harmful points make it worse; helpful points and the anchors themselves have little effect",
+    "Section 6.3, Figure 7 (d)",
+)

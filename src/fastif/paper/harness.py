@@ -1,0 +1,201 @@
+"""How an experiment is run: in a directory of its own, where it goes on if it was killed, and drawn from its result.
+
+    DIR/models/            the task models, shared by all experiments
+    DIR/<name>/result.json settings, versions, hardware, commit, hashes of data and weights, and what was measured
+    DIR/<name>/*.png, *.svg, table.md    drawn from result.json, anew in each run
+
+Knows what an experiment is, and none of them.
+"""
+
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fastif.errors import ConfigurationError, FastifError
+from fastif.measuring.timing import environment
+from fastif.paper.context import Context
+from fastif.paper.data import Data
+from fastif.paper.made_up import MadeUp
+from fastif.paper.models import TaskModels
+from fastif.paper.settings import Settings
+from fastif.paper.sources import find_source
+from fastif.precision import Precision
+from fastif.progress import Progress, silent
+from fastif.store import RunStore
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESULT, TABLE = "result.json", "table.md"
+FORMATS = ("png", "svg")
+
+
+class Experiment(Protocol):
+    """An experiment of the paper. A module with these names is one."""
+
+    name: str
+    """What it is called on the command line."""
+    title: str
+    """What it shows, and where it stands in the paper."""
+
+    def run(self, context: Context, /) -> dict[str, Any]:
+        """Do the work, in parts that are kept, and return what was measured, as JSON can hold it."""
+
+    def draw(self, result: dict[str, Any], /) -> "dict[str, Figure]":
+        """Return the figures by the names of their files."""
+
+    def table(self, result: dict[str, Any], /) -> str:
+        """Return "paper | ours" as markdown."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an experiment: where its files are, and why it failed if it did."""
+
+    name: str
+    path: Path
+    error: str | None = None
+    table: str = ""
+
+
+@dataclass
+class Laboratory:
+    """Runs experiments in one output directory.
+
+    Args:
+        out: the directory.
+        settings: of the scale.
+        device: where to compute.
+        precision: of matrix products.
+        double: compute in float64.
+        seed: of everything that is drawn.
+        progress: called as progress(stage, done, total).
+        note: told what is being done.
+    """
+
+    out: Path
+    settings: Settings
+    device: str = "cpu"
+    precision: Precision = "auto"
+    double: bool = False
+    seed: int = 0
+    progress: Progress = silent
+    note: Callable[[str], None] = lambda words: None
+    data: Data = field(init=False)
+    models: TaskModels = field(init=False)
+
+    def __post_init__(self) -> None:
+        source = MadeUp(self.seed) if self.settings.source == "made-up" else find_source()
+        self.data = Data(source, self.settings.sizes, self.seed)
+        self.models = TaskModels(
+            self.out / "models",
+            self.settings,
+            self.data,
+            device=self.device,
+            double=self.double,
+            seed=self.seed,
+            progress=self.progress,
+            note=self.note,
+        )
+
+    def run(self, experiment: Experiment) -> Outcome:
+        """Run an experiment, or go on with it; of a finished one, only figures and table are made anew."""
+        path = self.out / experiment.name
+        with RunStore.begin(path, self._request(experiment)) as store:
+            if not store.is_complete:
+                self._measure(experiment, store)
+            result = store.json(RESULT)["result"]
+            words = self._present(experiment, store, result)
+            store.finish()
+        return Outcome(experiment.name, path, table=words)
+
+    def run_all(self, experiments: Iterable[Experiment]) -> list[Outcome]:
+        """Run several; one that fails is told and the others go on."""
+        outcomes = []
+        for experiment in experiments:
+            self.note(f"{experiment.name}: {experiment.title}")
+            try:
+                outcomes.append(self.run(experiment))
+            except Exception as error:  # noqa: BLE001 - what one of them meets must not stop the others
+                if not isinstance(error, FastifError):
+                    self.note(traceback.format_exc())
+                words = f"{type(error).__name__}: {error}"
+                outcomes.append(Outcome(experiment.name, self.out / experiment.name, error=words))
+                self.note(f"{experiment.name} failed: {words}")
+        return outcomes
+
+    def _request(self, experiment: Experiment) -> dict[str, Any]:
+        """Return what the result depends on; code and hardware are in the result, and may change on the way."""
+        return {
+            "command": "reproduce",
+            "experiment": experiment.name,
+            "base": self.settings.base,
+            "settings": self.settings.of(experiment.name),
+            "data": self.data.source.fingerprint(),
+            "precision": self.precision,
+            "double": self.double,
+            "seed": self.seed,
+        }
+
+    def _measure(self, experiment: Experiment, store: RunStore) -> None:
+        started = time.perf_counter()
+        context = Context(
+            self.settings,
+            self.data,
+            self.models,
+            store,
+            seed=self.seed,
+            precision=self.precision,
+            progress=self.progress,
+            note=self.note,
+        )
+        result = experiment.run(context)
+        about = {
+            "experiment": experiment.name,
+            "title": experiment.title,
+            "request": self._request(experiment),
+            "environment": environment(context.device),
+            "device": self.device,
+            "seconds_of_the_last_start": time.perf_counter() - started,
+            "data": {"source": self.data.source.name, "sets": self.data.used()},
+            "models": [model.as_json() for model in context.asked],
+        }
+        store.add_json(RESULT, {**about, "result": result})
+
+    def _present(self, experiment: Experiment, store: RunStore, result: dict[str, Any]) -> str:
+        words = f"# {experiment.title}\n\n{experiment.table(result)}\n\n{self._caption(store)}\n"
+        store.add(TABLE, lambda path: _write(path, words))
+        try:
+            from fastif.integrations.plots import style
+        except ImportError as error:
+            raise ConfigurationError(
+                f"the figures of {experiment.name} need matplotlib, which is not installed: pip install "
+                f"'fastif[plots]'. What was measured is in {store.path / RESULT}: give the command again to draw it."
+            ) from error
+        with style.look():
+            for name, figure in experiment.draw(result).items():
+                for file in style.save(figure, store.path / name, FORMATS):
+                    store.note(file.name)
+        return words
+
+    def _caption(self, store: RunStore) -> str:
+        """Return what figures depend on, in a line or two."""
+        about = store.json(RESULT)
+        where, data = about["environment"], about["data"]
+        models = "; ".join(
+            f"{each['name']}: {each['base']}, {each['trained']} ({each['trained_parameters']:,} parameters), "
+            f"{each['examples']:,} training examples"
+            for each in about["models"]
+        )
+        return (
+            f"Scale {about['request']['settings']['scale']}, seed {about['request']['seed']}. {models}. "
+            f"Data: {data['source']}. {where['hardware']}, {where['threads']} threads, torch {where['torch']}, fastif "
+            f"{where['fastif']}, commit {where['commit']}."
+        )
+
+
+def _write(path: Path, words: str) -> None:
+    path.write_text(words, encoding="utf-8")

@@ -1,0 +1,138 @@
+"""Table 1: how long one query takes, with and without kNN, with the original and the fast s_test.
+
+The paper's four GPUs run the T = 4 repeats side by side; here they go through one device as one batch, so that a single
+time stands beside both columns. Plain torch is what the authors' code does, timed on a sample and extrapolated.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from fastif.integrations.tables import TextTable
+from fastif.measuring.case import Case
+from fastif.measuring.engine import Settings as Computing
+from fastif.measuring.engine import SharedCache
+from fastif.measuring.table1 import STEPS, Plan, Row, time_naive, time_row
+from fastif.measuring.words import markdown, ratio, seconds
+from fastif.paper.context import Context
+from fastif.paper.figures_of_the_paper import TABLE_1, TABLE_1_EXAMPLES
+from fastif.paper.models import TaskModel
+from fastif.paper.settings import Table1Settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+name = "table1"
+title = "Table 1: time of one query"
+KINDS = ("original", "fast")
+
+
+def run(context: Context) -> dict[str, Any]:
+    """Time every cell, each a part that is kept."""
+    wanted = context.settings.table1
+    model = context.model("nli-3")
+    case, cache = _case(context, model), SharedCache()
+    rows = tuple(Row(k, kind, None) for k in (None, *wanted.candidates) for kind in KINDS)
+    plan = Plan(
+        queries=wanted.queries,
+        depth=wanted.depth,
+        fast_depth=wanted.fast_depth,
+        sample=wanted.sample,
+        seed=context.seed,
+        rows=rows,
+    )
+    computing = Computing(context.precision)
+    naive = context.part("naive", lambda: time_naive(case, plan))
+    timed = []
+    for row in rows:
+        make = partial(time_row, case, computing, cache, plan, row, naive)
+        timed.append(context.part(f"{row.kind}, k {row.k}", make))
+    return {
+        "examples": len(case.train),
+        "queries": wanted.queries,
+        "naive": naive,
+        "rows": timed,
+        "case": case.as_json(),
+    }
+
+
+def _case(context: Context, model: TaskModel) -> Case:
+    wanted = context.settings.table1
+    train, words = model.train, f"{len(model.train):,} pairs"
+    if wanted.examples is not None and wanted.examples != len(model.train):
+        train = model.examples(_repeated(model.table, wanted))
+        words = f"{wanted.examples:,} pairs: {len(model.train):,} of them, repeated"
+    dev = context.data.nli_dev(3).head(wanted.queries)
+    return Case(name, model.classifier, train, list(dev.rows()), model.classifier.parameters_in_words(), words)
+
+
+def _repeated(table: TextTable, wanted: Table1Settings) -> TextTable:
+    """Return rows again and again: what is timed depends on their lengths alone."""
+    return table.take(row % len(table) for row in range(wanted.examples or len(table)))
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return the cells of the paper and ours, side by side."""
+    sizes = sorted({row["k"] for row in result["rows"] if row["k"] is not None}, reverse=True)
+    there: dict[int | None, int | None] = {None: None, **dict(zip(sizes, (10_000, 1000), strict=True))}
+    rows = []
+    for row in result["rows"]:
+        k = there[row["k"]]
+        cell, four = TABLE_1.get((k, row["kind"])), TABLE_1.get((k, f"{row['kind']}, 4 GPUs"))
+        spread = "" if row["spread"] is None else f" ± {seconds(row['spread'])}"
+        rows.append(
+            [
+                "all" if row["k"] is None else f"{row['k']:,} ({row['k'] / result['examples']:.2%})",
+                f"{row['kind']} (B = {row['B']}, T = {row['T']})",
+                "/" if cell is None else str(cell),
+                "/" if four is None else str(four),
+                seconds(row["naive_s"]),
+                f"{seconds(row['seconds'])}{spread}{', extrapolated' if row['extrapolated'] else ''}",
+                ratio(row["ratio_to_naive"]),
+            ]
+        )
+    columns = ["k (share of all)", "s_test", "paper, 1 V100", "paper, 4 V100", "plain torch here, extrapolated"]
+    note = (
+        f"{result['case']['data']}; the paper has {TABLE_1_EXAMPLES:,}. Mean and deviation over {result['queries']} "
+        f"queries, one by one, states and index warm; J = {STEPS:,}, of which "
+        f"{', '.join(sorted({str(row['depth']) for row in result['rows']}))} steps were run. The T = 4 repeats are one "
+        "batch on one device: that one time stands beside both columns of the paper."
+    )
+    return markdown([*columns, "ours", "plain torch / ours"], rows) + "\n\n" + note
+
+
+def draw(result: dict[str, Any]) -> "dict[str, Figure]":
+    """Draw the times as bars on a logarithmic axis: the paper's, plain torch's and ours."""
+    from matplotlib.figure import Figure
+
+    from fastif.integrations.plots.style import COLOURS
+
+    rows = result["rows"][::-1]
+    sizes = sorted({row["k"] for row in rows if row["k"] is not None}, reverse=True)
+    there: dict[int | None, int | None] = {None: None, **dict(zip(sizes, (10_000, 1000), strict=True))}
+    figure = Figure(figsize=(7, 0.55 * len(rows) + 1.2))
+    axes = figure.subplots()
+    for place, row in enumerate(rows):
+        cell = TABLE_1.get((there[row["k"]], row["kind"]))
+        bars = (
+            ("paper, one V100", None if cell is None else 60 * cell.minutes, COLOURS[6]),
+            ("plain torch here (extrapolated)", row["naive_s"], COLOURS[4]),
+            ("ours", row["seconds"], COLOURS[0]),
+        )
+        for number, (label, value, colour) in enumerate(bars):
+            if value is not None:
+                axes.barh(place + 0.26 * (1 - number), value, 0.24, color=colour, label=label)
+                axes.text(value * 1.05, place + 0.26 * (1 - number), seconds(value), va="center", fontsize=7)
+    axes.set_yticks(range(len(rows)))
+    axes.set_yticklabels([f"{row['kind']} s_test, {_k(row)}" for row in rows])
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.set_xlim(low / 3, high * 4)
+    axes.set_xlabel("seconds for one query")
+    axes.grid(axis="y", visible=False)
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=3)
+    return {"table1": figure}
+
+
+def _k(row: dict[str, Any]) -> str:
+    return "all" if row["k"] is None else f"k = {row['k']:,}"

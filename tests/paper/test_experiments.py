@@ -1,0 +1,97 @@
+"""Every experiment runs at the scale of smoke, from data to figures; and what it says agrees with slower ways."""
+
+import json
+import math
+
+import pytest
+import torch
+
+import fastif
+from fastif import metrics
+from fastif.paper import recall
+from fastif.paper.context import Context
+from fastif.paper.experiments import EXPERIMENTS
+from fastif.paper.points import choose_points
+
+
+@pytest.fixture(scope="module")
+def results(laboratory):
+    """The results of experiments, each run when it is first asked for."""
+    found = {}
+
+    def get(name):
+        if name not in found:
+            outcome = laboratory.run(EXPERIMENTS[name])
+            found[name] = json.loads((outcome.path / "result.json").read_text())
+        return found[name]
+
+    return get
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_it_runs_and_tells_paper_and_ours(name, results, laboratory):
+    result = results(name)
+    folder = laboratory.out / name
+    assert result["models"][0]["weights_sha256"]
+    assert result["data"]["sets"]
+    words = (folder / "table.md").read_text()
+    assert "paper" in words
+    assert "ours" in words.lower()
+    assert "nan" not in words
+    for ending in ("png", "svg"):
+        assert [path for path in folder.glob(f"*.{ending}") if path.stat().st_size > 1000]
+    assert not (folder / "parts").exists()
+
+
+def test_table1_has_every_cell_and_says_what_was_extrapolated(results):
+    rows = results("table1")["result"]["rows"]
+    assert [(row["k"], row["kind"]) for row in rows] == [
+        (k, kind) for k in (None, 40, 10) for kind in ("original", "fast")
+    ]
+    assert all(row["extrapolated"] and row["depth"] == 2 for row in rows)
+    assert all(row["naive_s"] > 0 and row["spread"] is not None for row in rows)
+
+
+def test_the_dearest_setting_has_no_error_to_itself(results):
+    rows = results("hvp")["result"]["rows"]
+    assert len(rows) == 2 * 2 * 2 * 2  # queries, depths, sizes, repeats
+    dearest = [row for row in rows if (row["B"], row["T"], row["J"]) == (4, 2, 8)]
+    assert [row["error_to_dearest"] for row in dearest] == [0.0, 0.0]
+    others = [row for row in rows if row not in dearest]
+    assert all(row["error_to_dearest"] > 0 and row["error_to_converged"] > 0 for row in others)
+    # the share that the depth leaves missing: (1 - damp)^J, and h_0 = v
+    assert all(abs(row["relative_to_converged"] - 0.9 ** row["J"]) < 0.15 for row in rows)
+
+
+def test_recall_counts_what_candidates_hold(laboratory, results):
+    settings = laboratory.settings.recall
+    model = laboratory.models.get("nli-3")
+    points = choose_points(
+        model, laboratory.data.some(laboratory.data.nli_dev(3)), right=settings.right, wrong=settings.wrong
+    )
+    context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
+    values = context.explainer(model, solver="auto").scores(points.examples).values
+    for method in ("features", "head-gradient"):
+        for k in (5, 20):
+            candidates = fastif.Nearest(k, by=method)
+            chosen = context.explainer(model, candidates=candidates, solver=fastif.Identity()).scores(points.examples)
+            truth = values.abs().argsort(dim=1, descending=True)
+            slow = [metrics.recall_at(chosen.train_ids[row], truth[row], 5) for row in range(settings.right)]
+            (row,) = recall.pick(
+                results("recall")["result"]["rows"], method=method, k=k, m=5, sign="absolute", prediction="right"
+            )
+            assert row["mean"] == pytest.approx(sum(slow) / len(slow))
+    everyone = recall.pick(
+        results("recall")["result"]["rows"], method="random", m=10, sign="absolute", prediction="wrong"
+    )
+    assert [row["k"] for row in everyone] == sorted(row["k"] for row in everyone)
+    assert math.isclose(everyone[-1]["points"], settings.wrong)
+
+
+def test_correlations_are_of_the_retrieved_points_and_of_the_strongest(results):
+    result = results("correlations")["result"]
+    assert len(result["rows"]) == 4 * 3 * 2  # queries, comparisons, retrieved and top
+    assert all(-1 <= row[key] <= 1 for row in result["rows"] for key in ("pearson", "spearman", "kendall"))
+    assert min(row["pearson"] for row in result["rows"]) > 0.9
+    shares = torch.tensor([row["top_retrieved"] for row in result["rows"]])
+    assert bool((shares[:, 0] <= shares[:, 1]).all())

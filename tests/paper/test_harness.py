@@ -1,0 +1,117 @@
+"""The harness: parts that are kept, runs that go on, failures that stop nobody else, figures drawn from the result."""
+
+import json
+import sys
+
+import pytest
+
+from fastif.errors import ConfigurationError, StoredFileError
+from fastif.integrations import plots
+from fastif.paper.experiments import EXPERIMENTS, find
+from fastif.paper.harness import Laboratory
+from fastif.paper.settings import settings_for
+
+
+class Counting:
+    """An experiment of two parts, which can be told to die after the first."""
+
+    title = "counts how often it works"
+
+    def __init__(self, name="counting"):
+        self.name = name
+        self.made, self.drawn, self.dies = [], 0, True
+
+    def run(self, context):
+        return {"one": context.part("one", lambda: self._make(1)), "two": context.part("two", lambda: self._make(2))}
+
+    def _make(self, number):
+        if number == 2 and self.dies:
+            raise KeyboardInterrupt
+        self.made.append(number)
+        return {"number": number}
+
+    def draw(self, result):
+        from matplotlib.figure import Figure
+
+        self.drawn += 1
+        figure = Figure(figsize=(1, 1))
+        figure.subplots().plot([result["one"]["number"], result["two"]["number"]])
+        return {self.name: figure}
+
+    def table(self, result):
+        return f"paper | {result['two']['number']}"
+
+
+def laboratory_in(folder, **changes):
+    return Laboratory(folder, settings_for("smoke"), **changes)
+
+
+def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path):
+    experiment = Counting()
+    with pytest.raises(KeyboardInterrupt):
+        laboratory_in(tmp_path).run(experiment)
+    assert not (tmp_path / "counting/result.json").exists()
+    experiment.dies = False
+    outcome = laboratory_in(tmp_path).run(experiment)
+    assert experiment.made == [1, 2]  # the first part was not made again
+    assert "paper | 2" in outcome.table
+    assert sorted(path.name for path in outcome.path.iterdir() if path.name != ".lock") == [
+        "counting.png",
+        "counting.svg",
+        "result.json",
+        "run.json",
+        "table.md",
+    ]
+    laboratory_in(tmp_path).run(experiment)
+    assert experiment.made == [1, 2]
+    assert experiment.drawn == 2  # a finished run is drawn anew, and measured no more
+
+
+def test_the_result_says_what_it_depends_on(tmp_path):
+    experiment = Counting()
+    experiment.dies = False
+    laboratory_in(tmp_path, seed=3).run(experiment)
+    result = json.loads((tmp_path / "counting/result.json").read_text())
+    assert {"hardware", "threads", "torch", "fastif", "commit"} <= set(result["environment"])
+    assert result["request"]["seed"] == 3
+    assert result["request"]["settings"]["scale"] == "smoke"
+    assert result["data"]["source"] == "made up by the project"
+    assert result["result"]["two"] == {"number": 2}
+
+
+def test_another_request_is_not_mixed_with_what_is_there(tmp_path):
+    experiment = Counting()
+    experiment.dies = False
+    laboratory_in(tmp_path).run(experiment)
+    with pytest.raises(StoredFileError, match="run of another request: data, seed differ"):
+        laboratory_in(tmp_path, seed=1).run(experiment)
+
+
+def test_one_that_fails_does_not_stop_the_others(tmp_path):
+    good, bad = Counting("good"), Counting("bad")
+    good.dies = False
+    bad.run = lambda context: 1 / 0
+    heard = []
+    outcomes = laboratory_in(tmp_path, note=heard.append).run_all([bad, good])
+    assert [outcome.error is None for outcome in outcomes] == [False, True]
+    assert "ZeroDivisionError" in outcomes[0].error
+    assert any("bad failed" in words for words in heard)
+
+
+def test_without_matplotlib_the_result_is_kept_and_can_be_drawn_later(tmp_path, monkeypatch):
+    experiment = Counting()
+    experiment.dies = False
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "fastif.integrations.plots.style", None)
+        patched.delattr(plots, "style", raising=False)
+        with pytest.raises(ConfigurationError, match=r"pip install 'fastif\[plots\]'"):
+            laboratory_in(tmp_path).run(experiment)
+    assert (tmp_path / "counting/result.json").exists()
+    laboratory_in(tmp_path).run(experiment)
+    assert experiment.made == [1, 2]
+
+
+def test_experiments_are_found_by_name():
+    assert [experiment.name for experiment in find("all")] == list(EXPERIMENTS)
+    with pytest.raises(ConfigurationError, match="choose one of table1, recall"):
+        find("table3")

@@ -1,0 +1,86 @@
+"""The settings: `full` is the paper's appendix table, and all scales have all experiments."""
+
+import json
+
+import pytest
+
+from fastif.errors import ConfigurationError
+from fastif.paper.settings import MODELS, SCALES, SolverSettings, settings_for
+
+NAMES = (
+    "table1",
+    "recall",
+    "hvp",
+    "correlations",
+    "retraining",
+    "simulatability",
+    "visualization",
+    "correction-mnli",
+    "augmentation-hans",
+    "augmentation-anli",
+    "amazon",
+)
+
+
+def test_full_is_the_appendix_table_of_key_details():
+    full = settings_for("full")
+    recall, hvp = full.recall, full.hvp
+    assert (recall.right, recall.wrong) == (50, 50)
+    assert recall.k == (10, 100, 1000, 10_000, 50_000, 100_000)
+    assert recall.m == (10, 100, 1000)
+    assert (hvp.right, hvp.wrong) == (4, 4)
+    assert hvp.depths == tuple(range(700, 1301, 100))
+    assert hvp.batch_sizes == tuple(2**power for power in range(8))
+    assert hvp.repeats == (1, 4)
+    assert (full.correlations.right, full.correlations.wrong, full.correlations.k) == (10, 10, (1000, 10_000))
+    assert (full.retraining.right, full.retraining.wrong) == (5, 5)
+    assert full.retraining.removed == (1, 5, 25, 50, 100)
+    assert full.retraining.of_each_sign == 100
+    told = full.simulatability
+    assert (told.right, told.wrong, told.rates, told.points) == (10, 10, 50, 10)
+    assert (told.lowest_rate, told.highest_rate) == (1e-5, pytest.approx(10**-2.5))
+    assert (full.visualization.mnli, full.visualization.hans_each, full.visualization.k) == (100, 100, 1000)
+    for name in ("correction_mnli", "augmentation_hans", "augmentation_anli"):
+        own = getattr(full, name)
+        assert (own.anchors, own.points, own.steps, own.learning_rate, own.repeats, own.k) == (
+            10,
+            10,
+            10,
+            1e-4,
+            3,
+            1000,
+        )
+    assert (full.amazon.anchors, full.amazon.points) == (50, 50)
+    assert (full.sizes.anli_pool, full.sizes.hans_validation) == (2400, 0.01)
+
+
+def test_damp_scale_and_depth_are_those_of_the_authors():
+    full = settings_for("full")
+    assert full.hvp.solver == SolverSettings(5e-3, 1e4, 1000)
+    assert full.correction_mnli.solver == SolverSettings(5e-3, 1e6, 1000)
+    assert full.augmentation_anli.solver == SolverSettings(5e-3, 1e6, 1500)
+    assert full.visualization.hans == SolverSettings(5e-3, 1e6, 2000)
+    assert full.amazon.solver.damping == 50
+    assert full.correlations.full == SolverSettings(5e-3, 1e4, 1000, batch_size=128, repeats=1)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_scale_has_every_experiment_and_every_model(scale):
+    settings = settings_for(scale)
+    assert settings.scale == scale
+    assert set(settings.recipes) == set(MODELS)
+    for name in NAMES:
+        assert json.loads(json.dumps(settings.of(name)))["experiment"] is not None
+
+
+def test_small_keeps_the_damping_of_the_paper():
+    small, full = settings_for("small"), settings_for("full")
+    for name in ("hvp", "correction_mnli", "augmentation_anli", "amazon"):
+        assert getattr(small, name).solver.damping == getattr(full, name).solver.damping
+
+
+def test_another_encoder_and_a_scale_that_is_none():
+    assert settings_for("full", "bert-base-cased").base == "bert-base-cased"
+    assert settings_for("full").base == "mpnet"
+    with pytest.raises(ConfigurationError, match="choose one of"):
+        settings_for("huge")
