@@ -368,3 +368,28 @@ def test_a_run_with_slices_is_compared_drawn_and_replayed_also_if_it_is_old(
     assert replayed["changed"] == []
     assert run(["slices", str(out), "--json"]) == 0
     assert "taken as one" in json.loads(capsys.readouterr().out)["notes"][0]
+
+
+def test_a_number_of_candidates_is_scored_and_what_they_hold_is_told(
+    checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = write(tmp_path / "query.csv", QUERIES, QUERY_LABELS)
+    line = ["explain", str(checkpoint), "--train", str(train), "--query", str(query), "--top", "2"]
+    assert run([*line, "--candidates", "4", "-o", str(tmp_path / "run")]) == 0
+    assert f"the 4 of {len(TEXTS)} training examples that may matter most" in " ".join(capsys.readouterr().out.split())
+    assert fastif.Scores.load(tmp_path / "run" / "scores").values.shape == (len(QUERIES), 4)
+    assert run([*line, "--candidates", "few"]) == 2
+    assert "must be all, auto or a number" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_long_scan_on_a_cpu_takes_candidates_unless_told_otherwise(
+    checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastif.cli.candidates.PATIENCE", 0)
+    monkeypatch.setattr("fastif.cli.candidates.LEAST", 3)
+    query = write(tmp_path / "query.csv", QUERIES, QUERY_LABELS)
+    line = ["explain", str(checkpoint), "--train", str(train), "--query", str(query), "--top", "2"]
+    for asked, scored in (("auto", 3), ("all", len(TEXTS))):
+        assert run([*line, "--candidates", asked, "-o", str(tmp_path / asked)]) == 0
+        assert ("--candidates all scores all" in " ".join(capsys.readouterr().err.split())) == (asked == "auto")
+        assert fastif.Scores.load(tmp_path / asked / "scores").values.shape[1] == scored

@@ -9,6 +9,8 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from fastif.cli import candidates
+
 WIDTH = 110  # of a text, in characters
 HEADINGS = {
     ("the label", "helpful"): "Helpful: they pushed the model towards the label {target}",
@@ -106,6 +108,7 @@ def _neighbours(query: dict[str, Any]) -> Text:
 
 def _legend(result: dict[str, Any]) -> Group:
     count = result["train"]["examples"]
+    scored = candidates.in_words(result["provenance"], count)
     return Group(
         Text("How to read this", style="bold"),
         Text(
@@ -115,6 +118,7 @@ def _legend(result: dict[str, Any]) -> Group:
             f"{count:,}.\nown loss    how badly the model fits the example itself; a high one may be a wrong label.\n"
             "(near)      also among the nearest neighbours in embedding space that were looked at."
         ),
+        *([Text(scored, style="yellow")] if scored else []),
         Text(f"Influence through {result['influence_through']}.", style="dim"),
         Text(f"{result['how']}", style="dim"),
     )

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import fastif
+from fastif.cli import candidates as scored
 from fastif.cli import options
 from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.draw import draw_explanation
@@ -25,7 +26,7 @@ from fastif.store import RunStore
 
 BATCH_SIZE = {"cpu": 64}  # on a GPU as many as its memory holds
 # what runs of older versions do not have, and what they did: they read no slices of queries
-LATER_ARGUMENTS: dict[str, Any] = {"memory_budget": None, "query_slice": "", "per_slice": None}
+LATER_ARGUMENTS: dict[str, Any] = {"memory_budget": None, "query_slice": "", "per_slice": None, "candidates": "all"}
 EPILOG = "Example: fastif explain runs/sentiment --train train.csv --query dev.csv --wrong -o runs/why"
 
 
@@ -74,12 +75,14 @@ def explain(
     memory_budget: options.MemoryBudget = None,
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
+    candidates: scored.Option = scored.AUTO,
     as_json: options.Json = False,
 ) -> None:
     """Find the training examples that made a model predict what it did.
 
     For each query it lists the examples that helped (pushed the model towards the label) and those that harmed, over
-    the whole training set. Without a label, the model's own prediction is explained.
+    the whole training set, or on a CPU where that takes long over what may matter of it. Without a label, the model's
+    own prediction is explained.
     """
     arguments = {name: value for name, value in locals().items() if name not in ("out", "as_json")}
     with Bars(quiet=as_json) as bars:
@@ -117,6 +120,7 @@ def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> 
             model,
             train,
             solver=Auto(seed=it.seed),
+            candidates=scored.chosen(it.candidates, model, train, len(queries)),
             damping="auto" if it.damping is None else it.damping,
             batch_size=it.batch_size or BATCH_SIZE.get(model.device.type),
             progress=progress,
