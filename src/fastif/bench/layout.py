@@ -5,9 +5,9 @@
 The graph has the size of the paper's (400 queries in four slices, 112,130 training points, 400,000 edges), with made-up
 edges: every training point has one, the others go to some points more often than to others, as influence does; a
 fourth of them is helpful. The time is that of `lay_out` as a whole, the shortest of a few, by the clock and of the
-processor (less than the clock's where other programs run beside it). The general solver is scipy's SLSQP within the same
-disc, as the authors of the paper called it, on a sample of the nodes, extrapolated. Where the two differ, the one with
-the smaller sum of weighted distances is right, and that is counted.
+processor (which is less where other programs run beside it). The general solver is scipy's SLSQP within the same disc,
+as the authors of the paper called it, on a sample of the nodes, extrapolated. Where the two differ, the one with the
+smaller sum of weighted distances is right, and that is counted.
 """
 
 import os
