@@ -36,6 +36,13 @@ def test_python_examples_run(page: str, capsys: pytest.CaptureFixture[str]) -> N
     assert "Helpful:" in capsys.readouterr().out
 
 
+def test_the_example_of_slices_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = examples(ROOT / "docs" / "slices-and-graph.md")
+    exec(example, {"path": tmp_path / "graph"})
+    assert "through 200 edges" in capsys.readouterr().out
+    assert {file.name for file in tmp_path.iterdir()} == {"graph.png", "graph.pdf"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_exist(page: Path) -> None:
     known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}

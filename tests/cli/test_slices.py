@@ -73,7 +73,7 @@ def test_queries_without_slices_are_one(tmp_path: Path, capsys: pytest.CaptureFi
 def test_one_slice_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = told_of(store_run(tmp_path / "run", ["a"] * 4), capsys)
     assert told["notes"] == ["All 4 queries are of one slice, a: there is no other to compare it with."]
-    assert told["summary"][-1] == "There is one slice only (a), so that no two can be compared."
+    assert told["summary"][-1] == 'There is one slice only ("a"), so that no two can be compared.'
 
 
 def test_an_empty_slice_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,15 +71,15 @@ def _strengths(found: Comparison) -> str:
     if len(both) == 1:
         (it,) = both
         if not helpful and not harmful:
-            return f"In {it.name}, helpful and harmful edges are about as strong on average ({_means(it)})."
-        return f"In {it.name}, {_stronger(it)}."
+            return f'In "{it.name}", helpful and harmful edges are about as strong on average ({_means(it)}).'
+        return f'In "{it.name}", {_stronger(it)}.'
     if not helpful and not harmful:
         return f"In all {len(both)} slices, helpful and harmful edges are about as strong on average."
     parts = []
     for kind, members in (("helpful", helpful), ("harmful", harmful)):
         if members:
             most = max(members, key=lambda it: abs(np.log(_ratio(it))))
-            which = f"in {most.name}, {_stronger(most)}"
+            which = f'in "{most.name}", {_stronger(most)}'
             parts.append(f"{kind} edges are the stronger ones in {len(members)} of {len(both)} slices: {which}")
     words = "; ".join(parts)
     return f"{words[0].upper()}{words[1:]}."
@@ -114,14 +114,14 @@ def _counts(found: Comparison) -> str:
     }
     if len(shares) > 1:
         least, most = min(shares, key=lambda name: shares[name]), max(shares, key=lambda name: shares[name])
-        told += f", from {share(shares[least], 1)} ({least}) to {share(shares[most], 1)} ({most})"
+        told += f', from {share(shares[least], 1)} ("{least}") to {share(shares[most], 1)} ("{most}")'
     return f"{told}."
 
 
 def _correlations(found: Comparison) -> str:
     pairs = [pair for pair in found.pairs if pair.first != pair.second]
     if not pairs:
-        return f"There is one slice only ({found.slices[0].name}), so that no two can be compared."
+        return f'There is one slice only ("{found.slices[0].name}"), so that no two can be compared.'
     known = [pair for pair in pairs if pair.correlation is not None]
     if not known:
         reasons = sorted({pair.reason or "" for pair in pairs})
@@ -143,7 +143,7 @@ def _correlations(found: Comparison) -> str:
 
 def _correlation(pair: Pair) -> str:
     few = ", which are few" if pair.points < FEW else ""
-    return f"{pair.first} and {pair.second} have r = {pair.correlation:.2f} over {pair.points:,} points{few}"
+    return f'"{pair.first}" and "{pair.second}" have r = {pair.correlation:.2f} over {pair.points:,} points{few}'
 
 
 def _strength(graph: Graph) -> tuple[Integers, Floats]:
@@ -180,7 +180,7 @@ def _rings(graph: Graph, ids: Integers, strength: Floats) -> str:
         return f"For their number, training points of all {len(sizes)} slices have about as much influence."
     most = int(relative.argmax())
     return (
-        f"For their number, training points of {graph.rings[most].name} have the most influence: "
+        f'For their number, training points of "{graph.rings[most].name}" have the most influence: '
         f"{share(float(sums[most]), float(sums.sum()))} of all |I|, and {share(int(sizes[most]), int(sizes.sum()))} of "
         f"the training points of these {len(sizes)} slices."
     )

@@ -4,11 +4,13 @@
 
 The graph has the size of the paper's (400 queries in four slices, 112,130 training points, 400,000 edges), with made-up
 edges: every training point has one, the others go to some points more often than to others, as influence does; a
-fourth of them is helpful. The time is that of `lay_out` as a whole. The general solver is scipy's SLSQP within the same
-disc, as the authors of the paper called it, on a sample of the nodes, extrapolated. Where the two differ, the one with
-the smaller sum of weighted distances is right, and that is counted.
+fourth of them is helpful. The time is that of `lay_out` as a whole, the shortest of a few, by the clock and of the
+processor (which is less where other programs run beside it). The general solver is scipy's SLSQP within the same disc,
+as the authors of the paper called it, on a sample of the nodes, extrapolated. Where the two differ, the one with the
+smaller sum of weighted distances is right, and that is counted.
 """
 
+import os
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +64,15 @@ def run(plan: Plan) -> dict[str, Any]:
     """Measure both ways."""
     edges = made_up_edges(plan)
     slices = [f"slice {query * SLICES // plan.queries}" for query in range(plan.queries)]
-    taken, graph = best_time(lambda: lay_out(edges, slices), "cpu", plan.repeats)
+    busy: list[float] = []
+
+    def lay_out_once() -> Graph:
+        start = time.process_time()
+        graph = lay_out(edges, slices)
+        busy.append(time.process_time() - start)
+        return graph
+
+    taken, graph = best_time(lay_out_once, "cpu", plan.repeats)
     places = sum(len(side.train_ids) for side in graph.sides)
     figures: dict[str, Any] = {
         "queries": plan.queries,
@@ -72,6 +82,8 @@ def run(plan: Plan) -> dict[str, Any]:
         "repeats": plan.repeats,
         "numpy": np.__version__,
         "seconds": taken,
+        "processor_seconds": min(busy),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "goal_seconds": GOAL,
     }
     return {**figures, "general": _general(graph, plan, places)}
@@ -120,10 +132,14 @@ def _cost(at: Floats, points: Floats, weights: Floats) -> float:
 
 def table(result: dict[str, Any]) -> str:
     """Return the figures as a table."""
-    columns = ["queries", "training points", "edges", "places", "layout", "goal", "one by one", "against it"]
-    columns += ["distance to it, median", "largest", "sum of distances: as good or better", "worse"]
+    columns = ["queries", "training points", "edges", "places", "layout", "of the processor", "goal", "one by one"]
+    columns += ["against it", "distance to it, median", "largest", "sum of distances: as good or better", "worse"]
     cells = [f"{result[name]:,}" for name in ("queries", "train_points", "edges", "places")]
-    cells += [seconds(result["seconds"]), f"at most {seconds(result['goal_seconds'])}"]
+    cells += [
+        seconds(result["seconds"]),
+        seconds(result["processor_seconds"]),
+        f"at most {seconds(result['goal_seconds'])}",
+    ]
     other = result["general"]
     if other is None:
         cells += ["scipy is not installed", *["-"] * 5]

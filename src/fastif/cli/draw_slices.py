@@ -9,7 +9,7 @@ from fastif.cli.draw import clean
 
 WIDEST = 8  # slices for which the correlations are a square; more are a list
 LISTED = 12  # pairs of such a list, from each end
-LETTERS = 24
+LETTERS = 30
 
 
 def draw_comparison(found: Comparison, notes: list[str], summary: list[str], console: Console) -> None:

@@ -33,7 +33,8 @@ MOST_LINES = 20_000  # edges of a half that are all drawn as lines
 LINES_ABOVE_SHADE = 1_500  # the strongest edges, where the others are a shade
 MOST_NAMES = 12  # slices that are named in the legend
 LETTER = 0.034  # the width of a letter at an arc, beside the circle
-WIDTHS = (0.3, 2.2)  # of the weakest and the strongest edge, in points
+THINNEST = 0.3  # the weakest edge, in points
+THICKEST = (1.1, 2.4)  # the strongest edge, among very many and among few
 OPAQUE = 0.85  # the strongest edge
 SHADE = 0.5  # the darkest shade
 WEAK = 0.05  # the share of edges that are drawn as the weakest
@@ -49,6 +50,7 @@ class _Scale:
     low: float
     high: float
     faint: float
+    thickest: float = THICKEST[1]
 
     @classmethod
     def of(cls, strengths: Floats) -> "_Scale":
@@ -57,7 +59,8 @@ class _Scale:
         low = float(np.quantile(strengths, WEAK))
         # so many weak edges lie above each other that each of them may be hardly there
         faint = min(0.5, max(0.03, 7 / math.sqrt(len(strengths))))
-        return cls(low, float(strengths.max()), faint)
+        thickest = min(THICKEST[1], max(THICKEST[0], 60 / math.sqrt(len(strengths))))
+        return cls(low, float(strengths.max()), faint, thickest)
 
     def height(self, strengths: Floats) -> Floats:
         """Return from 0 for the weakest to 1 for the strongest."""
@@ -66,7 +69,7 @@ class _Scale:
         return np.clip(np.log(strengths / self.low) / math.log(self.high / self.low), 0.0, 1.0)
 
     def widths(self, strengths: Floats) -> Floats:
-        return WIDTHS[0] + (WIDTHS[1] - WIDTHS[0]) * self.height(strengths) ** 2
+        return THINNEST + (self.thickest - THINNEST) * self.height(strengths) ** 2
 
     def opacities(self, strengths: Floats) -> Floats:
         return self.faint + (OPAQUE - self.faint) * self.height(strengths) ** 2
@@ -179,7 +182,8 @@ def _draw_points(axes: Axes, graph: Graph, side: Side, places: Floats, colours: 
         s=float(np.clip(3000 / max(1, len(places)), 0.8, 14)),
         c=colour,
         alpha=float(np.clip(2500 / max(1, len(places)), 0.08, 0.8)),
-        linewidths=0,
+        edgecolors="white" if len(places) <= MOST_SHAPES else "none",
+        linewidths=0.25,
         zorder=2,
         rasterized=len(places) > MOST_SHAPES,
     )

@@ -17,7 +17,7 @@ from fastif.integrations.plots.style import HARMFUL, HELPFUL, INK, look, shown_n
 
 LOGARITHMIC = 30  # where the largest mean is so many times the smallest, bars of one scale would not be seen
 MOST_NUMBERS = 16  # slices for which each cell of the map has its numbers
-LETTERS = 24
+LETTERS = 30
 KINDS = ((-0.2, 0, "helpful", HELPFUL), (0.2, 1, "harmful", HARMFUL))
 UNKNOWN = "#EEEEEE"
 # helpful together or harmful together is green, the one where the other is the other is purple; neither is a sign of I
