@@ -36,6 +36,14 @@ def test_python_examples_run(page: str, capsys: pytest.CaptureFixture[str]) -> N
     assert "Helpful:" in capsys.readouterr().out
 
 
+def test_the_example_of_a_correction_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = examples(ROOT / "docs" / "correct.md")
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert "Interval(mean=" in capsys.readouterr().out
+    assert names["weights"].keys() == dict(names["module"].named_parameters()).keys()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_exist(page: Path) -> None:
     known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
