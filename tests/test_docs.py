@@ -43,6 +43,14 @@ def test_the_example_of_slices_runs(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert {file.name for file in tmp_path.iterdir()} == {"graph.png", "graph.pdf"}
 
 
+def test_the_example_of_a_correction_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = examples(ROOT / "docs" / "correct.md")
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert "Interval(mean=" in capsys.readouterr().out
+    assert names["weights"].keys() == dict(names["module"].named_parameters()).keys()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_exist(page: Path) -> None:
     known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}

@@ -89,6 +89,17 @@ class PreparedConjugateGradient:
             self._spectrum = lanczos_spectrum(self.operator, seed=self.knobs.seed)
         return self._spectrum
 
+    def moved(self, operator: CurvatureOperator) -> "PreparedConjugateGradient":
+        """Return the same on the curvature at other weights, close by.
+
+        The sketch stays, as it changes how fast an answer comes and not what it is; so does the spectrum, which only
+        says what a damping means.
+        """
+        here = operator.subsample(self.knobs.subsample, seed=self.knobs.seed)
+        other = PreparedConjugateGradient(self.knobs, here, self.sketch)
+        other._spectrum = self._spectrum
+        return other
+
     def solve(self, block: Block, damping: float) -> Solution:
         """Solve for every vector of the block."""
         self._check(damping)

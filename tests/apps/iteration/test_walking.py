@@ -61,13 +61,14 @@ def test_the_baselines_are_plain_loops(module: nn.Module, kind: Any) -> None:
 @pytest.mark.parametrize(
     ("effect", "curvature"), [("finetune-step", "each-step"), ("retrain", "each-step"), ("retrain", "start")]
 )
+@pytest.mark.parametrize("solver", ["auto", fastif.ConjugateGradient(preconditioner_rank=3, tolerance=1e-9)])
 @pytest.mark.parametrize("kind", ["helpful", "harmful"])
 def test_what_is_chosen_at_each_step_follows_from_dense_formulas(
-    module: nn.Module, kind: Any, effect: Any, curvature: Any
+    module: nn.Module, kind: Any, solver: Any, effect: Any, curvature: Any
 ) -> None:
     damping = 0.02
     knobs = {"effect": effect, "curvature": curvature, "learning_rate": 2.0, "repeats": 1}
-    it = iteration(module, plan=knobs, options={"damping": damping})
+    it = iteration(module, plan=knobs, options={"damping": damping, "solver": solver})
     (course,) = it.run([kind]).courses[kind]
     weight = module.weight.detach().clone()
     at_start = oracles.dense_ggn(module, NAMES, losses, TRAIN)

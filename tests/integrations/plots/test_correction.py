@@ -53,12 +53,17 @@ def test_few_and_many_parts(parts: int, panels: int, tmp_path: Path) -> None:
 
 
 def test_a_row_for_each_slice_of_the_anchors() -> None:
-    told = {"one": result(), "two": result(steps=4)}
+    told = {"one": result(), "two": result()}
+    for one in told["two"]["courses"]:
+        one["accuracy"] = (0.1 * np.array(one["accuracy"])).tolist()
     figure = draw_by_slice(told, measure="accuracy", title="Corrections")
     assert len(figure.axes) == 2 * 3
     last = figure.axes[-1].lines[0]
     walks = [one["accuracy"] for one in told["two"]["courses"] if one["kind"] == "helpful"]
     np.testing.assert_allclose(last.get_ydata(), np.mean(walks, axis=0)[:, 2])
+    low, high = figure.axes[0].get_ylim()  # shared by both rows, and fit for both
+    assert low < 0.1
+    assert high > 0.5
     assert figure.axes[3].get_ylabel() == "anchors: two\naccuracy"
 
 

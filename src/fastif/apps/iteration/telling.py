@@ -83,10 +83,16 @@ def interval_in_words(found: Interval, measure: Measure) -> str:
     'accuracy -2.1 points, 95 % interval -3.0 to -1.3'
     """
     scale, digits, unit = (100.0, 1, " points") if measure == "accuracy" else (1.0, 4, "")
-    words = f"{measure} {scale * found.mean:+.{digits}f}{unit}"
+    words = f"{measure} {_signed(scale * found.mean, digits)}{unit}"
     if found.low is None or found.high is None:
         return words
-    return f"{words}, 95 % interval {scale * found.low:+.{digits}f} to {scale * found.high:+.{digits}f}"
+    low, high = (_signed(scale * limit, digits) for limit in (found.low, found.high))
+    return f"{words}, 95 % interval {low} to {high}"
+
+
+def _signed(value: float, digits: int) -> str:
+    """Return a number with its sign, of which zero has but one."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
 def tell_verdict(found: Verdict, *, tolerance: float, what: str = "training examples") -> list[str]:
@@ -99,7 +105,7 @@ def tell_verdict(found: Verdict, *, tolerance: float, what: str = "training exam
     )
     lines = [f"After {steps} (repeat {found.course.repeat + 1}), {change}."]
     if found.lost is not None:
-        lines.append(f"There, accuracy on the original data changes by {-100 * found.lost:+.1f} points.")
+        lines.append(f"There, accuracy on the original data changes by {_signed(-100 * found.lost, 1)} points.")
     if found.helps:
         lines.append("That helps.")
     elif found.lost is not None and found.lost > tolerance:

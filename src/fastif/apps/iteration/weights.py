@@ -27,15 +27,20 @@ from fastif.vectors import Vector
 
 @dataclass(eq=False)
 class PreparedOnce:
-    """A solver that prepares for the first H that it meets, and gives that to all who come after."""
+    """A solver that prepares for the first H that it meets, and gives that to all who come after.
+
+    Where another was prepared for an H close by, what only makes it faster is taken from there (`moved`).
+    """
 
     solver: Solver
+    close_by: "PreparedOnce | None" = None
     prepared: PreparedSolver | None = None
 
     def prepare(self, operator: CurvatureOperator) -> PreparedSolver:
         """Return what was prepared, or prepare it."""
         if self.prepared is None:
-            self.prepared = self.solver.prepare(operator)
+            moved = None if self.close_by is None else getattr(self.close_by.prepared, "moved", None)
+            self.prepared = self.solver.prepare(operator) if moved is None else moved(operator)
         return self.prepared
 
 
@@ -60,17 +65,14 @@ class Ground:
     @cached_property
     def start(self) -> "AtWeights":
         """The model as it was given."""
-        return AtWeights(self, self.model, self.new_solver())
+        solver = self.options.get("solver", "auto")
+        return AtWeights(self, self.model, PreparedOnce(Auto() if solver == "auto" else solver))
 
     def at(self, parameters: Parameters) -> "AtWeights":
         """The model at other weights, with a curvature of its own unless that of the start is to be kept."""
-        keeps = self.plan.curvature == "start"
-        return AtWeights(self, self.model.at(parameters), self.start.solver if keeps else self.new_solver())
-
-    def new_solver(self) -> PreparedOnce:
-        """Return the solver, with nothing prepared."""
-        solver = self.options.get("solver", "auto")
-        return PreparedOnce(Auto() if solver == "auto" else solver)
+        start = self.start.solver
+        solver = start if self.plan.curvature == "start" else PreparedOnce(start.solver, close_by=start)
+        return AtWeights(self, self.model.at(parameters), solver)
 
     @cached_property
     def damping(self) -> float:

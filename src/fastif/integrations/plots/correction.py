@@ -29,8 +29,8 @@ TITLE = 28  # letters of a part's name
 def draw_courses(result: dict[str, Any], *, title: str = "") -> Figure:
     """Draw the walks of a correction."""
     parts = result["parts"][:MOST_PARTS]
-    columns = min(COLUMNS, len(parts))
-    rows = -(-len(parts) // columns)
+    rows = -(-len(parts) // COLUMNS)
+    columns = -(-len(parts) // rows)  # rows of about one length
     with look():
         figure = Figure(figsize=(max(5.2, WIDE * columns), 2 * HIGH * rows + 0.7))
         grid = figure.subplots(2 * rows, columns, squeeze=False, sharex=True)
@@ -43,8 +43,10 @@ def draw_courses(result: dict[str, Any], *, title: str = "") -> Figure:
                 continue
             _panel(above, result, number, "loss")
             _panel(below, result, number, "accuracy")
+            _fit(below, "accuracy")
             above.set_title(f"{_short(parts[number]['title'])}\n{parts[number]['examples']:,} examples")
             below.set_xlabel("steps")
+            below.tick_params(labelbottom=True)
             if column == 0:
                 above.set_ylabel(NAMES["loss"])
                 below.set_ylabel(NAMES["accuracy"])
@@ -68,6 +70,8 @@ def draw_by_slice(results: Mapping[str, dict[str, Any]], *, measure: str, title:
                 if row == 0:
                     grid[row][column].set_title(f"{_short(part['title'])}\n{part['examples']:,} examples")
             grid[row][0].set_ylabel(f"anchors: {_short(name)}\n{NAMES[measure]}")
+        for axes in grid.flat:
+            _fit(axes, measure)
         for axes in grid[-1]:
             axes.set_xlabel("steps")
         handles, names = grid[0][0].get_legend_handles_labels()
@@ -90,9 +94,16 @@ def _panel(axes: Axes, result: dict[str, Any], part: int, measure: str) -> None:
             markevery=every,
         )  # fmt: skip
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    if measure == "accuracy":
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=_decimals(axes)))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
     axes.margins(x=0.03)
+
+
+def _fit(axes: Axes, measure: str) -> None:
+    """Fit the scale to what was drawn, when all is drawn that shares it."""
+    if measure == "accuracy":
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, -0.005), min(high, 1.005))  # nothing lies beyond
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=_decimals(axes)))
 
 
 def _decimals(axes: Axes) -> int:
