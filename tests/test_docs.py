@@ -51,6 +51,14 @@ def test_the_example_of_a_correction_runs(capsys: pytest.CaptureFixture[str]) ->
     assert names["weights"].keys() == dict(names["module"].named_parameters()).keys()
 
 
+def test_the_example_of_retraining_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = examples(ROOT / "docs" / "retrain.md")
+    exec(example, {})
+    seen = capsys.readouterr().out
+    assert "without their 20 most helpful examples the loss changes by +" in seen
+    assert "clear of the noise" in seen
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_exist(page: Path) -> None:
     known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}

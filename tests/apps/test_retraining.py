@@ -49,9 +49,7 @@ def logistic(train: tuple[Tensor, Tensor]) -> fastif.TorchModel:
     nn.init.zeros_(module.weight)
     nn.init.zeros_(module.bias)
     model = fastif.TorchModel(module, loss="cross_entropy")
-    fitted = Retraining(model, train, queries=train, recipe=CONVERGED)
-    stack = fitted._training.fit(torch.ones(1, len(train[1])), model.parameters)
-    module.load_state_dict({name: tensor[0] for name, tensor in stack.items()})
+    module.load_state_dict(Retraining(model, train, queries=train, recipe=CONVERGED).model_without())
     return fastif.TorchModel(module, loss="cross_entropy")
 
 

@@ -14,7 +14,7 @@ def test_writes_tells_and_draws(folder: Path, tmp_path: Path, capsys: pytest.Cap
     line = ["recall", str(folder / "why"), "--k", "5,20", "--m", "3", "-o", str(out)]
     assert run(line) == 0
     seen = capsys.readouterr()
-    assert "R@3: strongest / most helpful / most harmful" in seen.out
+    assert "R@3: strongest/most helpful/most harmful" in seen.out
     assert "With 20 candidates of 60 (33.3%)" in seen.out
     assert "Queries predicted wrong" in seen.out
     assert {file.name for file in out.iterdir()} - {".lock"} == {

@@ -15,7 +15,7 @@ from torch import Tensor
 from fastif.apps.answers import answers, check_labelled
 from fastif.apps.removals import Removal
 from fastif.apps.retrained import Retrained
-from fastif.apps.stack import Parameters, StackTraining, stacked_losses
+from fastif.apps.stack import Parameters, StackTraining, member, stacked_losses
 from fastif.apps.training_recipe import TrainingRecipe
 from fastif.errors import ConfigurationError, DataError
 from fastif.keeping import Keep, content_sha256, nothing_kept
@@ -93,6 +93,14 @@ class Retraining:
             every = torch.stack([self._losses(distinct, seed) for seed in seeds])
         rows = torch.tensor([0, *(distinct.index(frozenset(one.ids)) for one in removals)])
         return Retrained(tuple(removals), every[:, rows].double(), tuple(seeds), before.losses, before.right, total)
+
+    def model_without(self, ids: Sequence[int] = (), *, seed: int = 0) -> Parameters:
+        """Return the parameters of one model, trained without some examples."""
+        weights = torch.ones(1, len(self._training.train))
+        weights[0, list(ids)] = 0
+        self._done, self._now, self._all = 0, 1, 1
+        with self._resources.working():
+            return member(self._training.fit(weights, self._start(seed), seed=seed), 0)
 
     def _losses(self, distinct: list[frozenset[int]], seed: int) -> Tensor:
         """Return the losses (removals, queries) after training with one seed."""

@@ -24,6 +24,7 @@ from fastif.apps.simulated import Simulated
 from fastif.apps.stack import Parameters, StackTraining, losses_on, member, repeated
 from fastif.apps.training_recipe import TrainingRecipe
 from fastif.batch import Batch
+from fastif.data import Examples
 from fastif.errors import ConfigurationError, ConvergenceError, DataError
 from fastif.keeping import Keep, nothing_kept
 from fastif.model import TorchModel
@@ -36,7 +37,7 @@ from fastif.scores import Scores
 Labels = Literal["true", "predicted"]
 LOWEST, HIGHEST, RATES = 1e-5, 10**-2.5, 50  # of the paper
 POINTS = 10
-CPU_BYTES, OF_GPU = 2**28, 0.25  # what simulators after steps of several rates may take
+CPU_BYTES, OF_GPU = 2**26, 0.25  # what simulators after steps of several rates may take
 
 
 def log_rates(lowest: float = LOWEST, highest: float = HIGHEST, count: int = RATES) -> tuple[float, ...]:
@@ -135,10 +136,9 @@ class Simulation:
         with self._resources.working():
             said = answers(self.model, simulator, self._imitated)
             on_train = answers(self.model, simulator, self._train)
-            shared = self._keep(
-                f"random steps {points} {rates} {seed}", lambda: self._random(simulator, random, rates)
-            )["losses"]
-            losses = torch.cat([self._own_losses(simulator, own, rates, seed), shared], dim=1).double()
+            steps = _Steps(self.model, self._stepped, simulator, rates)
+            shared = self._keep(f"random steps {points} {rates} {seed}", lambda: self._random(steps, random))["losses"]
+            losses = torch.cat([self._own_losses(steps, own, f"{rates} {seed}"), shared], dim=1).double()
         if not bool(torch.isfinite(losses).all()):
             raise ConvergenceError(
                 f"a step of the simulator led to a loss that is not finite. Lower the highest learning rate, "
@@ -178,7 +178,7 @@ class Simulation:
             found.append(ids)
         return torch.stack(found)
 
-    def _own_losses(self, simulator: Parameters, own: Tensor, rates: tuple[float, ...], seed: int) -> Tensor:
+    def _own_losses(self, steps: "_Steps", own: Tensor, what: str) -> Tensor:
         """Return the loss of each query after steps on its influential examples, (queries, 2, points, rates)."""
         parts = []
         for query, ids in enumerate(own):
@@ -186,44 +186,52 @@ class Simulation:
 
             def make(query: int = query, ids: Tensor = ids) -> dict[str, Tensor]:
                 asked = self.model.place(self._imitated.batch([query]))
-                after = [self._after(simulator, int(number), rates, asked)[:, 0] for number in ids.flatten()]
+                after = [steps.after(int(number), asked)[:, 0] for number in ids.flatten()]
                 return {"losses": torch.stack(after).unflatten(0, (2, -1))}
 
-            parts.append(self._keep(f"steps for query {query} {ids.tolist()} {rates} {seed}", make)["losses"])
+            parts.append(self._keep(f"steps for query {query} {ids.tolist()} {what}", make)["losses"])
         self._progress("steps of the simulator", len(own), len(own))
         return torch.stack(parts)
 
-    def _random(
-        self, simulator: Parameters, random: dict[str, list[int]], rates: tuple[float, ...]
-    ) -> dict[str, Tensor]:
+    def _random(self, steps: "_Steps", random: dict[str, list[int]]) -> dict[str, Tensor]:
         """Return the loss of each query after steps on random examples, (queries, labels, points, rates)."""
         asked = self.model.place(self._imitated.batch(self._imitated.everyone()))
         rows = []
         for number, ids in enumerate(random.values()):
             self._progress("steps on random examples", number, len(random))
-            rows.append(torch.stack([self._after(simulator, each, rates, asked) for each in ids]))
+            rows.append(torch.stack([steps.after(each, asked) for each in ids]))
         self._progress("steps on random examples", len(random), len(random))
         return {"losses": torch.stack(rows).permute(3, 0, 1, 2)}  # from (labels, points, rates, queries)
 
-    def _after(self, simulator: Parameters, number: int, rates: tuple[float, ...], asked: Batch) -> Tensor:
-        """Return the losses of queries after one step on one example, (rates, queries)."""
-        slope = self._slope(simulator, number)
+
+class _Steps:
+    """Single steps from one simulator at all learning rates; simulators after them are written to the same memory."""
+
+    def __init__(self, model: TorchModel, examples: Examples, simulator: Parameters, rates: tuple[float, ...]) -> None:
+        self._model, self._examples, self._simulator = model, examples, simulator
         size = sum(tensor.nbytes for tensor in simulator.values())
-        at_once = max(1, memory.share(self.model.device, OF_GPU, CPU_BYTES) // max(1, size))
+        at_once = max(1, memory.share(model.device, OF_GPU, CPU_BYTES) // max(1, size))
+        self._rates = torch.tensor(rates, dtype=torch.float64).split(at_once)
+        self._stack = repeated(simulator, len(self._rates[0]))
+
+    def after(self, number: int, asked: Batch) -> Tensor:
+        """Return the losses of placed queries after one step on the example with this number, (rates, queries)."""
+        slope = self._slope(number)
         parts = []
-        for some in torch.tensor(rates, dtype=torch.float64).split(at_once):
-            stack = {
-                name: tensor - some.to(tensor).reshape(-1, *[1] * (slope[name].ndim)) * slope[name]
-                for name, tensor in repeated(simulator, len(some)).items()
-            }
-            parts.append(losses_on(self.model, stack, asked).cpu())
+        for rates in self._rates:
+            stack = {name: tensor[: len(rates)] for name, tensor in self._stack.items()}
+            for name, tensor in stack.items():
+                each = rates.to(tensor).reshape(-1, *[1] * (tensor.ndim - 1))
+                torch.mul(slope[name], -each, out=tensor)
+                tensor += self._simulator[name]
+            parts.append(losses_on(self._model, stack, asked).cpu())
         return torch.cat(parts)
 
-    def _slope(self, simulator: Parameters, number: int) -> Parameters:
-        leaves = {name: tensor.detach().requires_grad_() for name, tensor in simulator.items()}
-        placed = self.model.place(self._stepped.batch([number]))
+    def _slope(self, number: int) -> Parameters:
+        leaves = {name: tensor.detach().requires_grad_() for name, tensor in self._simulator.items()}
+        placed = self._model.place(self._examples.batch([number]))
         with torch.inference_mode(False), torch.enable_grad():
-            loss = self.model.losses(self.model.outputs(leaves, placed.inputs), placed.targets).sum()
+            loss = self._model.losses(self._model.outputs(leaves, placed.inputs), placed.targets).sum()
             found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
         return dict(zip(leaves, found, strict=True))
 

@@ -61,11 +61,11 @@ def draw_recall_table(result: dict[str, Any], console: Console) -> None:
     rows = [row for row in result["rows"] if row["group"] == "all"]
     ks = sorted({row["k"] for row in rows})
     for m in sorted({row["m"] for row in rows}):
-        console.print(Text(f"R@{m:,}: strongest / most helpful / most harmful", style="bold"))
+        console.print(Text(f"R@{m:,}: strongest/most helpful/most harmful", style="bold"))
         table = _table("candidates by", [f"k = {k:,}" for k in ks])
         for method in dict.fromkeys(row["method"] for row in rows):
             found = {(row["k"], row["kind"]): row["mean"] for row in rows if (row["method"], row["m"]) == (method, m)}
-            cells = [" / ".join(f"{found[k, kind]:.2f}" for kind in ("absolute", "helpful", "harmful")) for k in ks]
+            cells = ["/".join(_share(found[k, kind]) for kind in ("absolute", "helpful", "harmful")) for k in ks]
             _row(table, method, cells)
         console.print(table)
     _words(result, console)
@@ -96,6 +96,15 @@ def _table(first: str, columns: Sequence[str]) -> Table:
 
 def _row(table: Table, name: str, cells: Sequence[str], style: str = "") -> None:
     table.add_row(*(Text(cell, style=style) for cell in (name, *cells)))
+
+
+def _share(value: float) -> str:
+    """Return a share in as few letters as a table has room for.
+
+    >>> _share(0.254), _share(1.0)
+    ('.25', '1.00')
+    """
+    return f"{value:.2f}".removeprefix("0")
 
 
 def _spread(deviation: float | None) -> str:

@@ -27,8 +27,9 @@ def draw_simulatability(
     with look():
         figure = Figure(figsize=(2.9 * columns + 0.6, 2.3 * rows + 0.8))
         panels: Any = figure.subplots(rows, columns, squeeze=False, sharex=True)
-        for panel in panels.flat[len(order) :]:
-            panel.set_visible(False)
+        for hidden in range(len(order), rows * columns):
+            panels.flat[hidden].set_visible(False)
+            panels.flat[hidden - columns].tick_params(labelbottom=True)  # nothing stands below it
         for panel, query in zip(panels.flat, order, strict=False):
             for row, kind in enumerate(done.kinds):
                 mean, low, high = (curves[name][query, row].numpy() for name in ("mean", "lowest", "highest"))
