@@ -73,6 +73,10 @@ def test_points_are_right_and_wrong_as_asked(laboratory):
     assert points.as_json()[4]["prediction"] == "wrong"
     with pytest.raises(DataError, match="and 1000 are wanted"):
         choose_points(model, table, right=1000, wrong=0)
+    everyone = choose_points(model, table, right=1000, wrong=1000, allow_fewer=True)
+    assert len(everyone) == len(table)
+    with pytest.raises(DataError, match="there are no points"):
+        choose_points(model, table, right=0, wrong=0)
 
 
 def test_a_packaged_base_that_is_not_installed_is_named(tmp_path, monkeypatch):

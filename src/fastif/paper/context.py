@@ -57,9 +57,12 @@ class Context:
             self.asked.append(model)
         return model
 
-    def points(self, model: TaskModel, table: TextTable, *, right: int, wrong: int) -> Points:
+    def points(
+        self, model: TaskModel, table: TextTable, *, right: int, wrong: int, allow_fewer: bool = False
+    ) -> Points:
         """Draw evaluation points from as many rows of a table as this scale looks at."""
-        return choose_points(model, self.data.some(table), right=right, wrong=wrong, seed=self.seed)
+        some = self.data.some(table)
+        return choose_points(model, some, right=right, wrong=wrong, seed=self.seed, allow_fewer=allow_fewer)
 
     def explainer(self, model: TaskModel, **options: Any) -> fastif.Explainer:
         """Return an explainer of a model and its training data, unless options say something else."""

@@ -20,6 +20,7 @@ from fastif.measuring.words import markdown, number, seconds
 from fastif.paper.context import Context, from_tensor, to_tensor
 from fastif.paper.figures_of_the_paper import HVP_CLAIMS
 from fastif.paper.points import KINDS, RIGHT, WRONG
+from fastif.precision import matmuls
 from fastif.solvers import ConjugateGradient
 from fastif.solvers.paper_lissa import PaperLiSSA, PreparedPaperLiSSA
 from fastif.vectors import Block
@@ -92,9 +93,10 @@ class _Work:
     truths: dict[str, Block] = field(default_factory=dict)
 
     def converged(self) -> Block:
-        """Solve to the end."""
-        damping = self.context.settings.hvp.solver.damping
-        return ConjugateGradient().prepare(self.operator).solve(self.right_side, damping).value
+        """Solve to the end, in full precision also where the steps are in less."""
+        damping, device = self.context.settings.hvp.solver.damping, next(iter(self.right_side.values())).device
+        with matmuls("float32", device):
+            return ConjugateGradient().prepare(self.operator).solve(self.right_side, damping).value
 
     def dearest(self, size: int, repeats: int) -> Tensors:
         """Run the most expensive setting; return where it ended, and its own rows."""

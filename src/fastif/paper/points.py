@@ -47,19 +47,23 @@ class Points:
         return [{**row, "prediction": kind} for row, kind in zip(self.table.rows(), kinds, strict=True)]
 
 
-def choose_points(model: TaskModel, table: TextTable, *, right: int, wrong: int, seed: int = 0) -> Points:
-    """Draw points from a table by what the model predicts of them."""
+def choose_points(
+    model: TaskModel, table: TextTable, *, right: int, wrong: int, seed: int = 0, allow_fewer: bool = False
+) -> Points:
+    """Draw points from a table by what the model predicts of them; fewer, if allowed, where there are not so many."""
     examples = model.examples(table)
     correct = model.is_right(examples)
     order = torch.randperm(len(table), generator=generator(seed, 7)).tolist()
     chosen: list[int] = []
     for wanted, kind in ((right, True), (wrong, False)):
         found = [row for row in order if bool(correct[row]) is kind][:wanted]
-        if len(found) < wanted:
+        if len(found) < wanted and not allow_fewer:
             raise DataError(
                 f"{model.name} predicts {len(found)} of {len(table)} rows of {table.name} "
                 f"{RIGHT if kind else WRONG}, and {wanted} are wanted. Take more rows, or fewer points."
             )
         chosen += found
+    if not chosen:
+        raise DataError(f"no row of {table.name} is predicted by {model.name} as it is wanted: there are no points.")
     some = table.take(chosen)
     return Points(some, model.examples(some), correct[chosen])

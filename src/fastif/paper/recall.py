@@ -21,6 +21,7 @@ from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import RECALL, RECALL_CLAIM
 from fastif.paper.models import TaskModel
 from fastif.paper.points import KINDS, RIGHT, WRONG, Points
+from fastif.solvers import Auto
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +46,7 @@ def run(context: Context) -> dict[str, Any]:
     rows: list[Row] = []
     used: dict[str, Any] = {}
     for damping in wanted.dampings:
-        explainer = context.explainer(model, solver="auto", damping=damping)
+        explainer = context.explainer(model, solver=_solver(wanted.curvature_examples, context.seed), damping=damping)
         values = scores_of(context, explainer, points, f"damping {damping}")
         used[str(damping)] = context.part(f"damping {damping}", partial(_damping, explainer))
         for sign in SIGNS:
@@ -55,7 +56,15 @@ def run(context: Context) -> dict[str, Any]:
                 for method, each in needed.items()
                 for row in _counted(each, truth, points, method, context)
             ]
-    return {"examples": len(model.train), "dampings": used, "points": points.as_json(), "rows": rows}
+    sizes = [k for k in wanted.k if k <= len(model.train)]
+    return {"examples": len(model.train), "k": sizes, "dampings": used, "points": points.as_json(), "rows": rows}
+
+
+def _solver(examples: int | None, seed: int) -> Any:
+    """Return what solves for the truth: the library's choice or, over few examples, as far as they are worth it."""
+    if examples is None:
+        return Auto(seed=seed)
+    return fastif.ConjugateGradient(tolerance=0.01, subsample=examples, seed=seed)
 
 
 def scores_of(context: Context, explainer: fastif.Explainer, points: Points, what: str) -> Tensor:
@@ -72,7 +81,7 @@ def _scores(explainer: fastif.Explainer, queries: TextTable) -> Tensors:
 
 
 def _damping(explainer: fastif.Explainer) -> dict[str, Any]:
-    return explainer.damping.as_json()
+    return {**explainer.damping.as_json(), "method": explainer.solver_description}
 
 
 def _needed(context: Context, model: TaskModel, points: Points, method: str) -> Tensors:
@@ -172,7 +181,7 @@ def table(result: dict[str, Any]) -> str:
         markdown(["damping", "k", "prediction", "harmful", "helpful"], signs),
         f"{len(result['points'])} points, {total:,} training points; damping in use: "
         + ", ".join(f"{name} = {used['damping']:.3g}" for name, used in result["dampings"].items())
-        + ".",
+        + f". The truth: {next(iter(result['dampings'].values()))['method']}, and a scan of all training points.",
     ]
     return "\n\n".join(parts)
 
@@ -188,15 +197,15 @@ def _by_sign(result: dict[str, Any]) -> "Figure":
 
     from fastif.integrations.plots.style import COLOURS, MARKERS
 
-    damping, method = next(iter(result["dampings"])), result["rows"][0]["method"]
-    depths = sorted({row["m"] for row in result["rows"]})
+    damping, rows_ = next(iter(result["dampings"])), _drawn(result)
+    method, depths = rows_[0]["method"], sorted({row["m"] for row in rows_})
     figure = Figure(figsize=(8, 4.8))
     grid = figure.subplots(2, len(SIGNS), sharex=True, sharey=True)
     for line, kind in enumerate(KINDS):
         for column, sign in enumerate(SIGNS):
             axes = grid[line][column]
             for place, m in enumerate(depths):
-                rows = pick(result["rows"], damping=damping, method=method, sign=sign, prediction=kind, m=m)
+                rows = pick(rows_, damping=damping, method=method, sign=sign, prediction=kind, m=m)
                 axes.errorbar(
                     [row["k"] for row in rows],
                     [row["mean"] for row in rows],
@@ -221,7 +230,7 @@ def _by_method(result: dict[str, Any]) -> "Figure":
 
     from fastif.integrations.plots.style import COLOURS, MARKERS
 
-    dampings, rows = list(result["dampings"]), result["rows"]
+    dampings, rows = list(result["dampings"]), _drawn(result)
     methods, m = list(dict.fromkeys(row["method"] for row in rows)), min(row["m"] for row in rows)
     figure = Figure(figsize=(2.9 * len(dampings) + 1.5, 4.8))
     grid = figure.subplots(2, len(dampings), sharex=True, sharey=True, squeeze=False)
@@ -242,8 +251,14 @@ def _by_method(result: dict[str, Any]) -> "Figure":
     return figure
 
 
+def _drawn(result: dict[str, Any]) -> list[Row]:
+    """Return the rows of the k that were asked for; others are for the table."""
+    return [row for row in result["rows"] if row["k"] in result["k"]]
+
+
 def _chance(axes: Any, result: dict[str, Any]) -> None:
-    sizes = sorted({row["k"] for row in result["rows"]})
+    low, high = min(result["k"]), max(result["k"])
+    sizes = [low * (high / low) ** (step / 50) for step in range(51)]
     axes.plot(sizes, [k / result["examples"] for k in sizes], "--", color="#222222", lw=1, label="chance")
 
 

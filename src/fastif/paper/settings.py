@@ -111,7 +111,17 @@ class HvpSettings:
 
 @dataclass(frozen=True)
 class RecallSettings:
-    """Recall of candidates; the truth is a scan of all training examples at each of the dampings."""
+    """Recall of candidates; the truth is a scan of all training examples at each of the dampings.
+
+    Args:
+        right: queries that are predicted right.
+        wrong: queries that are predicted wrong.
+        k: numbers of candidates.
+        m: how many of the truly strongest are looked for.
+        methods: how candidates are chosen.
+        dampings: of the truth.
+        curvature_examples: that H is the mean over; None leaves it to the library.
+    """
 
     right: int = 50
     wrong: int = 50
@@ -119,6 +129,7 @@ class RecallSettings:
     m: tuple[int, ...] = (10, 100, 1000)
     methods: tuple[str, ...] = ("features", "head-gradient", "gradient-dot", "random")
     dampings: tuple[DampingChoice, ...] = (NLI_ON_MNLI.damping, "auto", NLI_ON_HANS.damping)
+    curvature_examples: int | None = None
 
 
 @dataclass(frozen=True)
@@ -282,7 +293,9 @@ SCALES: dict[str, Settings] = {
         recipes=_recipes(SMALL_RECIPE),
         table1=Table1Settings(None, queries=2, depth=4, fast_depth=40, sample=20, candidates=(500, 50)),
         hvp=HvpSettings(1, 1, (40, 60, 80, 100), (1, 4, 8), (1, 4), examples=300, solver=SMALL_NLI),
-        recall=RecallSettings(8, 8, (10, 50, 100, 200, 500), (10, 100), dampings=(SMALL_NLI.damping, "auto")),
+        recall=RecallSettings(
+            4, 4, (10, 50, 100, 200, 500), (10, 100), dampings=(SMALL_NLI.damping, "auto"), curvature_examples=150
+        ),
         correlations=CorrelationSettings(2, 2, (50, 500), 100, fast=SMALL_NLI, full=SMALL_ORIGINAL),
         retraining=RetrainingSettings(2, 2, 50, (1, 5, 25), (50,), baselines=3, fast=SMALL_NLI, full=SMALL_ORIGINAL),
         simulatability=SimulatabilitySettings(2, 2, rates=12, points=4, k=250, labels=("true",), solver=SMALL_NLI),
