@@ -136,7 +136,8 @@ class Simulation:
             said = answers(self.model, simulator, self._imitated)
             on_train = answers(self.model, simulator, self._train)
             shared = self._keep(
-                f"random steps {points} {rates} {seed}", lambda: self._random(simulator, random, rates)
+                f"random steps, {self.labels} labels, {points} {rates} {seed}",
+                lambda: self._random(simulator, random, rates),
             )["losses"]
             losses = torch.cat([self._own_losses(simulator, own, rates, seed), shared], dim=1).double()
         if not bool(torch.isfinite(losses).all()):
@@ -189,7 +190,8 @@ class Simulation:
                 after = [self._after(simulator, int(number), rates, asked)[:, 0] for number in ids.flatten()]
                 return {"losses": torch.stack(after).unflatten(0, (2, -1))}
 
-            parts.append(self._keep(f"steps for query {query} {ids.tolist()} {rates} {seed}", make)["losses"])
+            name = f"steps for query {query}, {self.labels} labels, {ids.tolist()} {rates} {seed}"
+            parts.append(self._keep(name, make)["losses"])
         self._progress("steps of the simulator", len(own), len(own))
         return torch.stack(parts)
 
