@@ -198,13 +198,24 @@ def _seen(key: str, done: Retrained) -> str:
         return _systems_alike(done)
     if key == "random":
         better = sum(_beyond(each, noise.get((each.group, each.count))) > 0 for each in lines)
-        return f"beyond the mean of random removals in {better} of {len(lines)} means"
+        best = sum(_beats_every_label(each, done.lines()) for each in lines)
+        return f"beyond the mean of random removals in {better} of {len(lines)} means, beyond every label in {best}"
     ends = [
         [each for each in lines if (each.line, each.group) == one]
         for one in dict.fromkeys((each.line, each.group) for each in lines)
     ]
     more = sum(abs(line[-1].mean) > abs(line[0].mean) for line in ends)
     return f"larger at m = {ends[0][-1].count} than at m = {ends[0][0].count} in {more} of {len(ends)} lines"
+
+
+def _beats_every_label(change: Change, lines: list[Change]) -> bool:
+    """Return whether random points of no label do as much, in the direction that the change should have."""
+    random = [
+        each.mean
+        for each in lines
+        if each.line.kind == "random" and (each.group, each.count) == (change.group, change.count)
+    ]
+    return all(DIRECTION[change.line.kind] * (change.mean - each) > 0 for each in random)
 
 
 def _systems_alike(done: Retrained) -> str:

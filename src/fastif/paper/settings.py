@@ -274,7 +274,7 @@ SCALES: dict[str, Settings] = {
         source="real",
         sizes=Sizes(
             nli_train=1500,
-            nli_few=500,
+            nli_few=300,
             hans_train=1200,
             reviews_train=800,
             evaluated=600,
@@ -287,9 +287,9 @@ SCALES: dict[str, Settings] = {
         recall=RecallSettings(8, 8, (10, 50, 100, 200, 500), (10, 100), dampings=(SMALL_NLI.damping, "auto")),
         correlations=CorrelationSettings(2, 2, (50, 500), 100, fast=SMALL_NLI, full=SMALL_ORIGINAL),
         retraining=RetrainingSettings(
-            2, 2, 25, (1, 5, 25), (100,), baselines=2, draws=1, fast=SMALL_NLI, full=SMALL_ORIGINAL
+            2, 2, 25, (5, 25), (150,), baselines=2, draws=1, fast=SMALL_NLI, full=SMALL_ORIGINAL
         ),
-        simulatability=SimulatabilitySettings(2, 2, rates=12, points=4, k=250, labels=("true",), solver=SMALL_NLI),
+        simulatability=SimulatabilitySettings(4, 4, rates=12, points=4, k=250, solver=SMALL_NLI),
         visualization=VisualizationSettings(
             15, 15, k=100, nli_on_mnli=SMALL_NLI, nli_on_hans=SMALL_HANS, hans=SMALL_HANS
         ),

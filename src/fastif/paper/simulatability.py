@@ -143,10 +143,10 @@ def table(result: dict[str, Any]) -> str:
         "and kind / mean over all learning rates.",
         markdown(["labels", "prediction", *first.kinds], _rows(variants)),
         f"{len(result['points'])} points ({result['tried']} were looked at), steps on {first.points} training points "
-        f"of each kind, {len(first.rates)} learning rates from {first.rates[0]:.3g} to {first.rates[-1]:.3g}; the influential "
-        f"are the strongest of the {result['k']:,} nearest of {result['examples']:,} training points (the paper: "
-        f"392,702). The simulator says what the task model says of {first.train_agreement:.1%} of the training points "
-        f"and of {first.query_agreement:.1%} of the points here; both were trained by {result['trained']}.",
+        f"of each kind, {len(first.rates)} learning rates from {first.rates[0]:.3g} to {first.rates[-1]:.3g}; "
+        f"influential are the strongest of the {result['k']:,} nearest of {result['examples']:,} training points (the "
+        f"paper: 392,702). The simulator says what the task model says of {first.train_agreement:.1%} of the training "
+        f"points and of {first.query_agreement:.1%} of the points here; both were trained by {result['trained']}.",
     ]
     return "\n\n".join(parts)
 
