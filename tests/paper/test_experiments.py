@@ -14,6 +14,7 @@ from fastif.paper.context import Context
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.points import choose_points
 from fastif.paper.scored import Search, System
+from fastif.paper.settings import SolverSettings
 from fastif.store import RunStore
 
 
@@ -114,8 +115,7 @@ def test_retraining_removes_what_each_system_found(laboratory, results):
     assert [one["text"] for one in result["points"]] == points.table.texts  # all of them had enough of each sign
     context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
     explainer = context.explainer(model, solver=wanted.full.solver(0), curvature="hessian")
-    with pytest.warns(fastif.ConvergenceWarning):
-        full = explainer.scores(points.examples).values
+    full = explainer.scores(points.examples).values
     nearest = explainer.nearest(points.examples, 24)
     for one in done.removals:
         if one.system == "full" and one.query is not None:
@@ -142,7 +142,7 @@ def test_a_simulator_is_stepped_with_true_and_with_predicted_labels(results):
 
 
 def test_points_without_enough_of_both_signs_are_told(laboratory, tmp_path):
-    model, solver = laboratory.models.get("nli-3-few"), laboratory.settings.retraining.fast
+    model, solver = laboratory.models.get("nli-3-few"), SolverSettings(0.1, 500, depth=2, repeats=1)
     with RunStore.begin(tmp_path / "search", {"command": "search"}) as store:
         context = Context(laboratory.settings, laboratory.data, laboratory.models, store)
         search = Search(context, model, [System("fast", solver, 0, 10)], least=6)  # of each sign, of 10
