@@ -8,10 +8,14 @@ import torch
 
 import fastif
 from fastif import metrics
-from fastif.paper import recall
+from fastif.errors import DataError
+from fastif.paper import recall, retraining, simulatability
 from fastif.paper.context import Context
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.points import choose_points
+from fastif.paper.scored import Search, System
+from fastif.paper.settings import SolverSettings
+from fastif.store import RunStore
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +99,55 @@ def test_correlations_are_of_the_retrieved_points_and_of_the_strongest(results):
     assert min(row["pearson"] for row in result["rows"]) > 0.9
     shares = torch.tensor([row["top_retrieved"] for row in result["rows"]])
     assert bool((shares[:, 0] <= shares[:, 1]).all())
+
+
+def test_retraining_removes_what_each_system_found(laboratory, results):
+    result, wanted = results("retraining")["result"], laboratory.settings.retraining
+    done = retraining.retrained(result)
+    systems = ["fast, k = 24", "fast, k = 40", "full"]
+    assert len(done.removals) == 3 * 3 * 2 * 2 + 3 * 2  # points, systems, signs, m; and labels, m
+    assert list(dict.fromkeys(one.system for one in done.removals if one.query is not None)) == systems
+    assert done.losses.shape == (2, 1 + len(done.removals), 3)
+    model = laboratory.models.get("nli-3-few")
+    points = choose_points(
+        model, laboratory.data.some(laboratory.data.nli_dev(3)), right=wanted.right, wrong=wanted.wrong
+    )
+    assert [one["text"] for one in result["points"]] == points.table.texts  # all of them had enough of each sign
+    context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
+    explainer = context.explainer(model, solver=wanted.full.solver(0), curvature="hessian")
+    full = explainer.scores(points.examples).values
+    nearest = explainer.nearest(points.examples, 24)
+    fast = context.explainer(model, solver=wanted.fast.solver(1), curvature="hessian").scores(points.examples).values
+    for one in done.removals:
+        if one.system == "full" and one.query is not None:
+            order = full[one.query].argsort(descending=one.kind == "harmful")
+            assert set(one.ids) == set(order[: one.count].tolist())
+        if one.system == systems[0]:
+            near = nearest[one.query]
+            order = near[fast[one.query, near].argsort(descending=one.kind == "harmful")]
+            assert set(one.ids) == set(order[: one.count].tolist())
+
+
+def test_a_retraining_on_everything_from_the_seed_of_the_model_gives_that_model(results):
+    done = retraining.retrained(results("retraining")["result"])
+    torch.testing.assert_close(done.losses[0, 0], done.before, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(done.losses[1, 0], done.before, rtol=1e-2)
+
+
+def test_a_simulator_is_stepped_with_true_and_with_predicted_labels(results):
+    result = results("simulatability")["result"]
+    true, predicted = (simulatability.simulated(result["variants"][labels]) for labels in ("true", "predicted"))
+    assert true.losses.shape == (3, 5, 2, 4)  # points, kinds, training points, rates
+    assert true.right == (True, True, False)
+    assert torch.equal(true.before, predicted.before)  # one simulator
+    assert not torch.equal(true.losses, predicted.losses)
+    assert float(true.changes[..., 0].abs().max()) < float(true.changes[..., -1].abs().max())  # a larger rate does more
+
+
+def test_points_without_enough_of_both_signs_are_told(laboratory, tmp_path):
+    model, solver = laboratory.models.get("nli-3-few"), SolverSettings(0.1, 500, depth=2, repeats=1)
+    with RunStore.begin(tmp_path / "search", {"command": "search"}) as store:
+        context = Context(laboratory.settings, laboratory.data, laboratory.models, store)
+        search = Search(context, model, [System("fast", solver, 0, 10)], least=6)  # of each sign, of 10
+        with pytest.raises(DataError, match=r"have at least 6 helpful and 6 harmful .* Take more candidates"):
+            search.run(right=1, wrong=0)

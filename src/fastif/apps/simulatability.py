@@ -137,8 +137,9 @@ class Simulation:
             said = answers(self.model, simulator, self._imitated)
             on_train = answers(self.model, simulator, self._train)
             steps = _Steps(self.model, self._stepped, simulator, rates)
-            shared = self._keep(f"random steps {points} {rates} {seed}", lambda: self._random(steps, random))["losses"]
-            losses = torch.cat([self._own_losses(steps, own, f"{rates} {seed}"), shared], dim=1).double()
+            what = f"{self.labels} labels, {points} {rates} {seed}"
+            shared = self._keep(f"random steps, {what}", lambda: self._random(steps, random))["losses"]
+            losses = torch.cat([self._own_losses(steps, own, what), shared], dim=1).double()
         if not bool(torch.isfinite(losses).all()):
             raise ConvergenceError(
                 f"a step of the simulator led to a loss that is not finite. Lower the highest learning rate, "

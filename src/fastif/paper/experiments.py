@@ -1,13 +1,15 @@
 """All experiments by name.
 
-A new one is a file beside this with `name`, `title`, `run`, `draw` and `table`, and its name in the line below.
+A new one is a file beside this with `name`, `title`, `run`, `draw` and `table`, and its name in the lines below.
 """
 
 from fastif.errors import ConfigurationError
-from fastif.paper import correlations, hvp, recall, table1
+from fastif.paper import correlations, hvp, recall, retraining, simulatability, table1
 from fastif.paper.harness import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (table1, recall, hvp, correlations)}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (table1, recall, hvp, correlations, retraining, simulatability)
+}
 ALL = "all"
 
 

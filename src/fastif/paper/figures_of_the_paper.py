@@ -84,16 +84,22 @@ HVP_CLAIMS = (
     Claim("the error falls with B and with J in general", "Section 5.3, Figure 3 (b)"),
     Claim("at B = 1, more repeats T make up for the loss", "Section 5.3"),
 )
-RETRAINING_CLAIM = Claim(
-    "the loss rises when helpful points are removed and falls when harmful ones are; fast and full are alike, and both "
-    "are better than random",
-    "Section 5.4, Figure 3 (c)",
+RETRAINING_CLAIMS: dict[str, Claim] = {
+    "helpful": Claim("the loss rises when helpful points are removed", "Section 5.4, Figure 3 (c)"),
+    "harmful": Claim("the loss falls when harmful points are removed", "Section 5.4, Figure 3 (c)"),
+    "systems": Claim("what fast and full influence choose has a similar effect", "Section 5.4"),
+    "random": Claim("both do better than points chosen at random, in general", "Section 5.4"),
+    "more": Claim("the effect is larger as more points are removed", "Section 5.4"),
+}
+# by what the task model is about the point
+SIMULATABILITY_CLAIMS: dict[str, Claim] = {
+    "right": Claim("helpful points lower the simulator's loss", "Section 6.1, Figure 4"),
+    "wrong": Claim("harmful points lower the simulator's loss", "Section 6.1, Figure 4"),
+}
+SIMULATABILITY_OVER_RANDOM = Claim(
+    "the effect of influential points is greater than that of random ones overall", "Section 6.1"
 )
-SIMULATABILITY_CLAIM = Claim(
-    "helpful points improve the simulator where the prediction is right, harmful ones where it is wrong; more than "
-    "random points do",
-    "Section 6.1, Figure 4",
-)
+SIMULATABILITY_LABELS = Claim("true labels did better than predicted ones in first experiments", "Appendix")
 
 
 @dataclass(frozen=True)

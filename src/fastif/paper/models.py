@@ -153,7 +153,7 @@ class TaskModels:
         self, path: Path, table: TextTable, recipe: Recipe, measured: dict[str, Any], request: dict[str, Any]
     ) -> None:
         self.note(f"Training {path.name} on {len(table):,} rows.")
-        trained = train_classifier(self._base(), table, recipe=recipe, cache=self.states, progress=self.progress)
+        trained = train_classifier(self.base(), table, recipe=recipe, cache=self.states, progress=self.progress)
         accuracy = {name: self._accuracy(trained.model, make(self.data)) for name, make in measured.items()}
         record = {**trained.record, "base": self.settings.base, "accuracy": accuracy, "request": request}
         TrainedClassifier(trained.model, record).save(path)
@@ -172,7 +172,8 @@ class TaskModels:
         classifier = TextClassifier.from_pretrained(path, device=self.device, dtype=dtype)
         return TaskModel(name, path, classifier, table, classifier.from_table(table), record)
 
-    def _base(self) -> str | Path:
+    def base(self) -> str | Path:
+        """Return where the encoder is that all models are trained from."""
         if self.settings.base != TINY:
             return resolve(self.settings.base)
         directory = self.directory / TINY

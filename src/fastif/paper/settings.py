@@ -154,7 +154,8 @@ class RetrainingSettings:
         of_each_sign: a query has at least so many helpful and so many harmful training examples.
         removed: m.
         k: candidates of the two fast systems; the full one scores all.
-        baselines: trainings on all data, from other seeds: the noise that effects are compared with.
+        baselines: seeds; with each, there is a training on all data that those without some are compared with.
+        draws: random removals of each label and number: the noise that effects are compared with.
         fast: the solver of the fast systems.
         full: the solver of the full one.
     """
@@ -165,6 +166,7 @@ class RetrainingSettings:
     removed: tuple[int, ...] = (1, 5, 25, 50, 100)
     k: tuple[int, ...] = (1000, 10_000)
     baselines: int = 5
+    draws: int = 3
     fast: SolverSettings = NLI_ON_MNLI
     full: SolverSettings = ORIGINAL
 
@@ -283,7 +285,7 @@ SCALES: dict[str, Settings] = {
         source="real",
         sizes=Sizes(
             nli_train=1500,
-            nli_few=500,
+            nli_few=300,
             hans_train=1200,
             reviews_train=800,
             evaluated=600,
@@ -297,8 +299,10 @@ SCALES: dict[str, Settings] = {
             4, 4, (10, 50, 100, 200, 500), (10, 100), dampings=(SMALL_NLI.damping, "auto"), curvature_examples=150
         ),
         correlations=CorrelationSettings(2, 2, (50, 500), 100, fast=SMALL_NLI, full=SMALL_ORIGINAL),
-        retraining=RetrainingSettings(2, 2, 50, (1, 5, 25), (50,), baselines=3, fast=SMALL_NLI, full=SMALL_ORIGINAL),
-        simulatability=SimulatabilitySettings(2, 2, rates=12, points=4, k=250, labels=("true",), solver=SMALL_NLI),
+        retraining=RetrainingSettings(
+            2, 2, 25, (5, 25), (150,), baselines=2, draws=1, fast=SMALL_NLI, full=SMALL_ORIGINAL
+        ),
+        simulatability=SimulatabilitySettings(4, 4, rates=12, points=4, k=250, solver=SMALL_NLI),
         visualization=VisualizationSettings(
             15, 15, k=100, nli_on_mnli=SMALL_NLI, nli_on_hans=SMALL_HANS, hans=SMALL_HANS
         ),
@@ -317,8 +321,10 @@ SCALES: dict[str, Settings] = {
         hvp=HvpSettings(1, 1, (4, 8), (1, 4), (1, 2), examples=32, solver=SMOKE_SOLVER),
         recall=RecallSettings(2, 2, (5, 20, 50), (5, 10), dampings=("auto",)),
         correlations=CorrelationSettings(2, 2, (10, 40), 20, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL),
-        retraining=RetrainingSettings(1, 1, 5, (1, 5), (10,), baselines=2, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL),
-        simulatability=SimulatabilitySettings(1, 1, rates=3, points=2, k=10, labels=("true",), solver=SMOKE_SOLVER),
+        retraining=RetrainingSettings(
+            2, 1, 5, (1, 5), (24, 40), baselines=2, draws=1, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL
+        ),
+        simulatability=SimulatabilitySettings(2, 1, rates=4, points=2, k=30, shown=2, solver=SMOKE_SOLVER),
         visualization=VisualizationSettings(
             3, 3, k=10, nli_on_mnli=SMOKE_SOLVER, nli_on_hans=SMOKE_SOLVER, hans=SMOKE_SOLVER
         ),

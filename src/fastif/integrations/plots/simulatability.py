@@ -10,6 +10,7 @@ from fastif.integrations.plots.style import COLOURS, HARMFUL, HELPFUL, INK, look
 
 MOST = 20  # panels
 WIDTH = 26  # characters of a title's line
+ENTRY = 1.8  # inches of a name in the legend
 
 
 def draw_simulatability(
@@ -43,7 +44,7 @@ def draw_simulatability(
         figure.supxlabel("learning rate of one step", fontsize=9)
         figure.supylabel("change of the simulator's loss", fontsize=9)
         handles, names = panels.flat[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside upper center", ncols=len(names))
+        figure.legend(handles, names, loc="outside upper center", ncols=max(1, int(figure.get_figwidth() / ENTRY)))
     return figure
 
 
