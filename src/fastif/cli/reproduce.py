@@ -15,7 +15,7 @@ EPILOG = "Example: fastif reproduce recall --scale small -o out/paper"
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="table1, recall, hvp, correlations, or all.")],
+    name: Annotated[str, typer.Argument(help="table1, recall, hvp, correlations, visualization, amazon, or all.")],
     out: Annotated[
         Path, typer.Option("-o", "--out", help="Directory of models and results; goes on with what is there.")
     ],

@@ -88,7 +88,7 @@ def _examples(context: Context, model: TaskModel, table: TextTable) -> TextExamp
 def table(result: dict[str, Any]) -> str:
     """Return what the paper says of each kind beside the change that was measured, then all parts and both measures."""
     papers, ours = result["effects"][PAPERS], result["effects"][OURS]
-    plan, parts = papers["plan"], papers["parts"]
+    plan, parts, domain = papers["plan"], papers["parts"], result["held_out"]
     first = [
         [
             kind,
@@ -114,8 +114,8 @@ def table(result: dict[str, Any]) -> str:
     sizes = ", ".join(f"{part['title']}: {part['examples']:,}" for part in parts)
     return "\n\n".join(
         [
-            f"Paper ({AMAZON_CLAIM.where}): {AMAZON_CLAIM.words}. Ours, held-out domain {result['held_out']}, change "
-            f"of its accuracy in points after {plan['steps']} steps, with 95 % intervals over {plan['repeats']} repeats:",
+            f"Paper ({AMAZON_CLAIM.where}): {AMAZON_CLAIM.words}. Ours, held-out domain {domain}, change of its "
+            f"accuracy in points after {plan['steps']} steps, with 95 % intervals over {plan['repeats']} repeats:",
             markdown(["steps on", "paper", f"ours, {PAPERS} (as the paper)", f"ours, {OURS}"], first),
             markdown(["part", "steps on", "chosen by", "accuracy", "change, points", "change of mean loss"], rest),
             f"{plan['anchors']} anchors and {plan['examples']} points a step, rate {plan['learning_rate']:g}, the "

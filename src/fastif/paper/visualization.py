@@ -36,8 +36,8 @@ title = "Figure 5: which training points act on which slices"
 MNLI = "MNLI"
 HEURISTICS = (LEXICAL, SUBSEQUENCE, CONSTITUENT)
 SLICES = (*HEURISTICS, MNLI)
-NLI_MODEL, HANS_MODEL = "nli-2", "hans"
-MODELS: tuple[Model, ...] = (NLI_MODEL, HANS_MODEL)
+HANS_MODEL: Model = "hans"
+MODELS: tuple[Model, ...] = ("nli-2", HANS_MODEL)
 AT_ONCE = 25  # queries whose scores are one piece
 Part = dict[str, Any]
 
@@ -52,13 +52,13 @@ def _of_model(context: Context, model: TaskModel) -> Part:
     k = min(wanted.k, len(model.train))
     found: list[Tensors] = []
     queries: list[dict[str, Any]] = []
-    for part, table in _wrong(context, model):
-        solver = _solver(wanted, model.name, part).solver(context.seed)
+    for slice_name, table in _wrong(context, model):
+        solver = _solver(wanted, model.name, slice_name).solver(context.seed)
         explainer = context.explainer(model, solver=solver, curvature="hessian", candidates=fastif.Nearest(k))
         for start in range(0, len(table), AT_ONCE):
             some = table.take(range(start, min(start + AT_ONCE, len(table))))
             make = partial(_scores, explainer, some)
-            found.append(context.piece(f"{model.name}, {part}, from {start}", make))
+            found.append(context.piece(f"{model.name}, {slice_name}, from {start}", make))
             queries += some.rows()
     if not queries:
         raise DataError(f"{model.name} predicts everything right, so that there is no wrong point to explain.")
