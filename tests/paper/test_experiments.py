@@ -165,3 +165,13 @@ def test_both_effects_share_draws_and_start(results):
         for kind in ("helpful", "harmful")
     )
     assert not helpful & harmful
+
+
+def test_a_slice_without_a_wrong_point_is_told_of(results):
+    models = results("visualization")["result"]["models"]
+    left = [row for row in models["hans"]["queries"] if row["slice"] != "constituent"]
+    hans = {**models["hans"], "queries": left}
+    hans["comparison"] = visualization.comparison_of(hans).as_json()
+    result = {"models": {**models, "hans": hans}}
+    assert "none: constituent has no query" in visualization.table(result)
+    assert "graph-hans" in visualization.draw(result)
