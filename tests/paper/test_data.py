@@ -91,6 +91,15 @@ def test_draws_belong_to_the_seed(data):
     assert Data(MadeUp(), SIZES, seed=1).hans_validation().lines != data.hans_validation().lines
 
 
+def test_some_rows_are_those_of_the_scale_or_fewer():
+    data = Data(MadeUp(), SIZES)
+    table, everything = data.hans_test(), Data(MadeUp(), Sizes())
+    assert len(data.some(table, most=5)) == 5
+    assert data.some(table, most=10_000).lines == data.some(table).lines
+    assert len(everything.some(table)) == len(table)
+    assert len(everything.some(table, most=5)) == 5
+
+
 def test_what_was_read_is_told():
     data = Data(MadeUp(), SIZES)
     assert data.used() == {}

@@ -9,7 +9,7 @@ import torch
 import fastif
 from fastif import metrics
 from fastif.errors import DataError
-from fastif.paper import recall, retraining, simulatability
+from fastif.paper import recall, retraining, simulatability, visualization
 from fastif.paper.context import Context
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.points import choose_points
@@ -151,3 +151,83 @@ def test_points_without_enough_of_both_signs_are_told(laboratory, tmp_path):
         search = Search(context, model, [System("fast", solver, 0, 10)], least=6)  # of each sign, of 10
         with pytest.raises(DataError, match=r"have at least 6 helpful and 6 harmful .* Take more candidates"):
             search.run(right=1, wrong=0)
+
+
+def test_edges_of_wrong_points_are_counted_and_correlated_as_slowly_as_one_can(laboratory, results):
+    for name, part in results("visualization")["result"]["models"].items():
+        model = laboratory.models.get(name)
+        rows = part["queries"]
+        values = [[float(number) for number in row["values"].split()] for row in rows]
+        ids = [[int(number) for number in row["train_ids"].split()] for row in rows]
+        assert {len(each) for each in ids} == {10}
+        means = {}
+        for each in part["comparison"]["slices"]:
+            mine = [row for row, query in enumerate(rows) if query["slice"] == each["name"]]
+            assert 0 < len(mine) <= 3
+            helpful = [-value for row in mine for value in values[row] if value < 0]
+            harmful = [value for row in mine for value in values[row] if value > 0]
+            for found, slow in ((each["helpful"], helpful), (each["harmful"], harmful)):
+                assert found["edges"] == len(slow)
+                assert found["mean"] == pytest.approx(sum(slow) / len(slow))
+            touching = {}
+            for row in mine:
+                for index, value in zip(ids[row], values[row], strict=True):
+                    touching.setdefault(index, []).append(value)
+            means[each["name"]] = {index: sum(some) / len(some) for index, some in touching.items()}
+        for pair in part["comparison"]["pairs"]:
+            one, two = means[pair["first"]], means[pair["second"]]
+            both = sorted(set(one) & set(two))
+            assert pair["points"] == len(both)
+            if pair["correlation"] is not None:
+                slow = metrics.pearson(*(torch.tensor([each[index] for index in both]) for each in (one, two)))
+                assert pair["correlation"] == pytest.approx(slow, abs=1e-5)
+        table = laboratory.data.hans_test()
+        known = {(text, pair): label for text, pair, label in zip(table.texts, table.pairs, table.labels, strict=True)}
+        hans = [row for row in rows if row["slice"] != visualization.MNLI]
+        assert all(known[row["text"], row["text_pair"]] == row["label"] for row in hans)
+        asked = table.take([table.texts.index(row["text"]) for row in hans])
+        assert not model.is_right(model.examples(asked)).any()
+
+
+def test_training_points_of_hans_are_split_by_heuristic(results):
+    models = results("visualization")["result"]["models"]
+    assert models["nli-2"]["by_train_slice"] == []
+    rows = models["hans"]["by_train_slice"]
+    for name in visualization.SLICES:
+        some = [row for row in rows if row["slice"] == name]
+        assert sum(row["share_of_influence"] for row in some) == pytest.approx(1)
+        slices = models["hans"]["comparison"]["slices"]
+        (each,) = [each for each in slices if each["name"] == name]
+        assert sum(row["edges"] for row in some) == each["helpful"]["edges"] + each["harmful"]["edges"]
+
+
+def test_both_effects_share_draws_and_start(results):
+    result = results("amazon")["result"]
+    papers, ours = result["effects"]["retrain"], result["effects"]["finetune-step"]
+    assert [part["title"] for part in papers["parts"]] == [
+        "test, held-out domain",
+        "validation, held-out domain",
+        "other domains",
+    ]
+    for one, other in zip(papers["courses"], ours["courses"], strict=True):
+        assert (one["kind"], one["repeat"]) == (other["kind"], other["repeat"])
+        assert one["anchors"] == other["anchors"]
+        assert one["loss"][0] == pytest.approx(other["loss"][0])
+        assert len(one["loss"]) == 1 + 2  # the start and two steps
+        if one["kind"] in ("random", "anchors"):
+            assert one == other
+    helpful, harmful = (
+        {index for one in papers["courses"] if one["kind"] == kind for index in one["chosen"][0] if not one["repeat"]}
+        for kind in ("helpful", "harmful")
+    )
+    assert not helpful & harmful
+
+
+def test_a_slice_without_a_wrong_point_is_told_of(results):
+    models = results("visualization")["result"]["models"]
+    left = [row for row in models["hans"]["queries"] if row["slice"] != "constituent"]
+    hans = {**models["hans"], "queries": left}
+    hans["comparison"] = visualization.comparison_of(hans).as_json()
+    result = {"models": {**models, "hans": hans}}
+    assert "none: constituent has no query" in visualization.table(result)
+    assert "graph-hans" in visualization.draw(result)

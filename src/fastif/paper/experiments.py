@@ -4,11 +4,12 @@ A new one is a file beside this with `name`, `title`, `run`, `draw` and `table`,
 """
 
 from fastif.errors import ConfigurationError
-from fastif.paper import correlations, hvp, recall, retraining, simulatability, table1
+from fastif.paper import amazon, correlations, hvp, recall, retraining, simulatability, table1, visualization
 from fastif.paper.harness import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (table1, recall, hvp, correlations, retraining, simulatability)
+    experiment.name: experiment
+    for experiment in (table1, recall, hvp, correlations, retraining, simulatability, visualization, amazon)
 }
 ALL = "all"
 

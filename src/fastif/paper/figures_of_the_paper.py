@@ -156,3 +156,5 @@ AMAZON_CLAIM = Claim(
     "harmful points make it worse; helpful points and the anchors themselves have little effect",
     "Section 6.3, Figure 7 (d)",
 )
+# the same by kind; the text says nothing of random points
+AMAZON: dict[str, str] = {"helpful": "little effect", "harmful": "worse", "anchors": "little effect"}

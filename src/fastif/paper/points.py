@@ -67,3 +67,10 @@ def choose_points(
         raise DataError(f"no row of {table.name} is predicted by {model.name} as it is wanted: there are no points.")
     some = table.take(chosen)
     return Points(some, model.examples(some), correct[chosen])
+
+
+def some_wrong(model: TaskModel, table: TextTable, most: int, *, seed: int = 0) -> TextTable:
+    """Draw rows that the model predicts wrong, or take all of these where there are no more."""
+    correct = model.is_right(model.examples(table)) if len(table) else torch.empty(0, dtype=torch.bool)
+    order = torch.randperm(len(table), generator=generator(seed, 8)).tolist()
+    return table.take([row for row in order if not correct[row]][:most])

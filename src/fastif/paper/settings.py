@@ -201,7 +201,10 @@ class VisualizationSettings:
 
 @dataclass(frozen=True)
 class CorrectionSettings:
-    """Repeated steps on influential points: anchors drawn anew in each, and so many points stepped on."""
+    """Repeated steps on influential points: anchors drawn anew in each, and so many points stepped on.
+
+    `watched` rows of each set are looked at after each step; None for all that are evaluated.
+    """
 
     solver: SolverSettings
     anchors: int = 10
@@ -211,6 +214,7 @@ class CorrectionSettings:
     k: int = 1000
     repeats: int = 3
     checkpoints: int = 1
+    watched: int | None = None
 
 
 @dataclass(frozen=True)
@@ -309,7 +313,7 @@ SCALES: dict[str, Settings] = {
         correction_mnli=CorrectionSettings(SMALL_HANS, k=250, learning_rate=1e-2),
         augmentation_hans=CorrectionSettings(SMALL_HANS, k=250, learning_rate=1e-2),
         augmentation_anli=CorrectionSettings(SMALL_HANS, k=250, learning_rate=1e-2),
-        amazon=CorrectionSettings(SMALL_NLI, anchors=50, points=50, k=250, learning_rate=1e-2),
+        amazon=CorrectionSettings(SMALL_NLI, anchors=50, points=50, steps=5, k=250, learning_rate=1e-2, watched=250),
     ),
     "smoke": Settings(
         scale="smoke",

@@ -51,8 +51,10 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = ("png",)) -> list[
         file = path.with_name(f"{path.name}.{kind}")
         # no date in a file, so that the same picture is the same bytes
         metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}[kind]
-        # the salt counts when a picture is written, and not when it is drawn
-        with replacing(file) as temporary, mpl.rc_context({"svg.hashsalt": LOOK["svg.hashsalt"]}):
+        # the salt counts when a picture is written, and not when it is drawn; and after a picture without a layout was
+        # written once, matplotlib would give it the one that is usual here
+        settings: Any = {"svg.hashsalt": LOOK["svg.hashsalt"], "figure.constrained_layout.use": False}
+        with replacing(file) as temporary, mpl.rc_context(settings):
             figure.savefig(temporary, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)
         written.append(file)
     return written

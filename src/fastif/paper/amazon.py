@@ -1,0 +1,156 @@
+"""Figure 7 (d): domain shift in sentiment. Steps on training points that help, or harm, reviews of a domain unseen.
+
+The model is trained on reviews of other domains. For every step anchors are drawn from the held-out domain; training
+points are ranked for them as the paper does ("retrain": influence with curvature) and, beside that, by what a gradient
+step on them changes ("finetune-step"). Both share the anchors, so that they are paired with each other, with random
+points and with steps on the anchors themselves. Looked at after each step: the test part of the held-out domain, the
+part that anchors are drawn from (the paper's validation curves), and unseen reviews of the domains of the training.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import fastif
+from fastif.apps.iteration import KINDS, Courses, Effect, Iteration, Kind, Plan, Sets, check_material
+from fastif.integrations.huggingface import TextExamples
+from fastif.integrations.tables import TextTable
+from fastif.keeping import Tensors
+from fastif.measuring.words import markdown
+from fastif.paper.context import Context
+from fastif.paper.figures_of_the_paper import AMAZON, AMAZON_CLAIM
+from fastif.paper.models import TaskModel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+name = "amazon"
+title = "Figure 7 (d): steps on influential reviews, for a held-out domain"
+TEST, VALIDATION, ORIGINAL = "test, held-out domain", "validation, held-out domain", "other domains"
+RANKED: tuple[Kind, ...] = ("helpful", "harmful")  # the kinds that an effect chooses
+PAPERS: Effect = "retrain"
+OURS: Effect = "finetune-step"
+
+
+def run(context: Context) -> dict[str, Any]:
+    """Walk on all kinds of points as the paper chooses them, and once more on those that the other effect chooses."""
+    wanted = context.settings.amazon
+    model = context.model("sentiment")
+    data = context.data
+    anchors = model.examples(data.reviews_anchors())
+    watched = {
+        TEST: _examples(context, model, data.reviews_test()),
+        VALIDATION: _examples(context, model, data.reviews_anchors()),
+        ORIGINAL: _examples(context, model, data.reviews_dev()),
+    }
+    notes = check_material(model.train, anchors, test=watched[TEST], original=watched[ORIGINAL])
+    plan = Plan(
+        steps=wanted.steps,
+        anchors=wanted.anchors,
+        examples=wanted.points,
+        learning_rate=wanted.learning_rate,
+        effect=PAPERS,
+        nearest=min(wanted.k, len(model.train)),
+        repeats=wanted.repeats,
+        seed=context.seed,
+    )
+    options = {
+        "solver": wanted.solver.solver(context.seed),
+        "curvature": "hessian",
+        "precision": context.precision,
+        "prefix_cache": context.models.states,
+    }
+
+    def walk(plan: Plan, kinds: tuple[Kind, ...]) -> Courses:
+        def keep(what: str, make: Callable[[], Tensors]) -> Tensors:
+            return context.piece(f"{plan.ranked_by}: {what}", make)
+
+        sets = Sets(model.train, anchors, watched)
+        iteration = Iteration(model.classifier, sets, plan=plan, options=options, keep=keep, progress=context.progress)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fastif.ConvergenceWarning)  # the paper's number of steps, as it is
+            return iteration.run(kinds)
+
+    papers = walk(plan, KINDS)
+    ours = walk(replace(plan, effect=OURS), RANKED)
+    ours = replace(ours, courses={**papers.courses, **ours.courses})  # random points and anchors know no effect
+    effects = {PAPERS: papers.as_json(), OURS: ours.as_json()}
+    return {"held_out": data.sizes.held_out, "examples": len(model.train), "notes": notes, "effects": effects}
+
+
+def _examples(context: Context, model: TaskModel, table: TextTable) -> TextExamples:
+    """Return as many rows as are looked at after each step, as one part whatever their domains."""
+    some = context.data.some(table, most=context.settings.amazon.watched)
+    return model.examples(replace(some, slices=None))
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return what the paper says of each kind beside the change that was measured, then all parts and both measures."""
+    papers, ours = result["effects"][PAPERS], result["effects"][OURS]
+    plan, parts, domain = papers["plan"], papers["parts"], result["held_out"]
+    first = [
+        [
+            kind,
+            AMAZON.get(kind, "not told"),
+            _change(papers, kind, TEST, "accuracy"),
+            _change(ours, kind, TEST, "accuracy"),
+        ]
+        for kind in KINDS
+    ]
+    rest = [
+        [
+            part["title"],
+            kind,
+            effect if kind in RANKED else "-",
+            f"{_mean(found, kind, number, 0):.1%} to {_mean(found, kind, number, -1):.1%}",
+            _change(found, kind, part["title"], "accuracy"),
+            _change(found, kind, part["title"], "loss"),
+        ]
+        for number, part in enumerate(parts)
+        for effect, found in result["effects"].items()
+        for kind in (KINDS if effect == PAPERS else RANKED)
+    ]
+    sizes = ", ".join(f"{part['title']}: {part['examples']:,}" for part in parts)
+    return "\n\n".join(
+        [
+            f"Paper ({AMAZON_CLAIM.where}): {AMAZON_CLAIM.words}. Ours, held-out domain {domain}, change of its "
+            f"accuracy in points after {plan['steps']} steps, with 95 % intervals over {plan['repeats']} repeats:",
+            markdown(["steps on", "paper", f"ours, {PAPERS} (as the paper)", f"ours, {OURS}"], first),
+            markdown(["part", "steps on", "chosen by", "accuracy", "change, points", "change of mean loss"], rest),
+            f"{plan['anchors']} anchors and {plan['examples']} points a step, rate {plan['learning_rate']:g}, the "
+            f"{plan['nearest']:,} training points nearest to the anchors of {result['examples']:,}; the paper: 50, 50, "
+            f"0.0001, 1,000, and 10 steps. Rows looked at: {sizes}. Ranked by {papers['how']}",
+            *result["notes"],
+        ]
+    )
+
+
+def _mean(found: dict[str, Any], kind: str, part: int, step: int) -> float:
+    values = [one["accuracy"][step][part] for one in found["courses"] if one["kind"] == kind]
+    return float(sum(values) / len(values))
+
+
+def _change(found: dict[str, Any], kind: str, part: str, measure: str) -> str:
+    """Return by how much the end of a walk differs from its start, with an interval where there is one."""
+    (row,) = [
+        each
+        for each in found["comparisons"]
+        if (each["first"], each["second"], each["part"], each["measure"]) == (kind, "start", part, measure)
+    ]
+    scale, digits = (100.0, 1) if measure == "accuracy" else (1.0, 4)
+    words = f"{scale * row['mean']:+.{digits}f}"
+    if row["low"] is None:
+        return words
+    return f"{words} ({scale * row['low']:+.{digits}f} to {scale * row['high']:+.{digits}f})"
+
+
+def draw(result: dict[str, Any]) -> "dict[str, Figure]":
+    """Draw loss and accuracy over the steps: points chosen as in the paper, and by the other effect."""
+    from fastif.integrations.plots.correction import draw_courses
+
+    words = f"Held-out domain {result['held_out']}, chosen by "
+    return {
+        "amazon" if effect == PAPERS else f"amazon-{effect}": draw_courses(found, title=words + effect)
+        for effect, found in result["effects"].items()
+    }

@@ -1,0 +1,253 @@
+"""Figure 5 and two tables of the appendix: which training points act on which slices of wrong predictions.
+
+Two models are asked, one trained on NLI (two labels) and one on HANS, each about points that it predicts wrong: some of
+MNLI and some of each heuristic of HANS. An edge joins a point and each of its k nearest training points. Training
+points of HANS have heuristics of their own: a ring for each in the picture, and a table of who acts on whom.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+import fastif
+from fastif.apps.edges import Edges, choose_edges
+from fastif.apps.slices import Comparison, compare_slices
+from fastif.errors import DataError
+from fastif.integrations.tables import TextTable
+from fastif.keeping import Tensors
+from fastif.measuring.words import markdown
+from fastif.paper.context import Context
+from fastif.paper.figures_of_the_paper import EDGES, SLICE_CORRELATIONS, VISUALIZATION_CLAIM
+from fastif.paper.models import TaskModel
+from fastif.paper.points import some_wrong
+from fastif.paper.settings import Model, SolverSettings, VisualizationSettings
+from fastif.paper.sources import CONSTITUENT, LEXICAL, SUBSEQUENCE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+name = "visualization"
+title = "Figure 5: which training points act on which slices"
+MNLI = "MNLI"
+HEURISTICS = (LEXICAL, SUBSEQUENCE, CONSTITUENT)
+SLICES = (*HEURISTICS, MNLI)
+HANS_MODEL: Model = "hans"
+MODELS: tuple[Model, ...] = ("nli-2", HANS_MODEL)
+AT_ONCE = 25  # queries whose scores are one piece
+Part = dict[str, Any]
+
+
+def run(context: Context) -> dict[str, Any]:
+    """Score the nearest training points of wrong points of each slice, for both models."""
+    return {"models": {model: _of_model(context, context.model(model)) for model in MODELS}}
+
+
+def _of_model(context: Context, model: TaskModel) -> Part:
+    wanted = context.settings.visualization
+    k = min(wanted.k, len(model.train))
+    found: list[Tensors] = []
+    queries: list[dict[str, Any]] = []
+    for slice_name, table in _wrong(context, model):
+        solver = _solver(wanted, model.name, slice_name).solver(context.seed)
+        explainer = context.explainer(model, solver=solver, curvature="hessian", candidates=fastif.Nearest(k))
+        for start in range(0, len(table), AT_ONCE):
+            some = table.take(range(start, min(start + AT_ONCE, len(table))))
+            make = partial(_scores, explainer, some)
+            found.append(context.piece(f"{model.name}, {slice_name}, from {start}", make))
+            queries += some.rows()
+    if not queries:
+        raise DataError(f"{model.name} predicts everything right, so that there is no wrong point to explain.")
+    values, ids = (torch.cat([each[key] for each in found]) for key in ("values", "ids"))
+    rows = zip(queries, values.tolist(), ids.tolist(), strict=True)
+    part: Part = {
+        "k": k,
+        "examples": len(model.train),
+        "train_slices": model.table.slices if model.name == HANS_MODEL else None,
+        # a line for each query, as there may be a thousand numbers in it
+        "queries": [
+            {**row, "values": _line(some, "{:.6g}"), "train_ids": _line(near, "{}")} for row, some, near in rows
+        ],
+    }
+    return {**part, "comparison": comparison_of(part).as_json(), "by_train_slice": _by_train_slice(part)}
+
+
+def _wrong(context: Context, model: TaskModel) -> Iterator[tuple[str, TextTable]]:
+    """Yield wrong points of each slice, none where the model is always right."""
+    wanted, data = context.settings.visualization, context.data
+    hans = data.some(data.hans_test())
+    for part in HEURISTICS:
+        rows = [row for row, heuristic in enumerate(hans.slices or []) if heuristic == part]
+        yield part, some_wrong(model, hans.take(rows), wanted.hans_each, seed=context.seed)
+    table = some_wrong(model, data.some(data.nli_dev(2)), wanted.mnli, seed=context.seed)
+    yield MNLI, replace(table, slices=[MNLI] * len(table))
+
+
+def _solver(wanted: VisualizationSettings, model: str, part: str) -> SolverSettings:
+    if model == HANS_MODEL:
+        return wanted.hans
+    return wanted.nli_on_mnli if part == MNLI else wanted.nli_on_hans
+
+
+def _scores(explainer: fastif.Explainer, queries: TextTable) -> Tensors:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fastif.ConvergenceWarning)  # the paper's number of steps, whatever they reach
+        scores = explainer.scores(queries)
+    return {"values": scores.values, "ids": scores.train_ids.clone()}
+
+
+def _line(numbers: list[Any], form: str) -> str:
+    return " ".join(map(form.format, numbers))
+
+
+def edges_of(part: Part) -> tuple[Edges, list[str]]:
+    """Return the edges of a model from its result, and the slice of each query."""
+    queries = part["queries"]
+    values = [[float(number) for number in row["values"].split()] for row in queries]
+    ids = [[int(number) for number in row["train_ids"].split()] for row in queries]
+    scores = fastif.Scores(torch.tensor(values, dtype=torch.float64), torch.tensor(ids))
+    return choose_edges(scores), [row["slice"] for row in queries]
+
+
+def comparison_of(part: Part) -> Comparison:
+    """Return the numbers of both tables of the appendix."""
+    edges, slices = edges_of(part)
+    return compare_slices(edges, slices, empty=SLICES)
+
+
+def _by_train_slice(part: Part) -> list[dict[str, Any]]:
+    """Return how much of the |I| on each slice comes from training points of each slice of theirs."""
+    if part["train_slices"] is None:
+        return []
+    edges, slices = edges_of(part)
+    of_edge, of_train = np.array(slices)[edges.queries], np.array(part["train_slices"])[edges.train_ids]
+    rows = []
+    for there in dict.fromkeys(slices):
+        strengths = np.abs(edges.values[of_edge == there])
+        for source in HEURISTICS:
+            chosen = strengths[of_train[of_edge == there] == source]
+            rows.append(
+                {
+                    "slice": there,
+                    "train_slice": source,
+                    "edges": len(chosen),
+                    "mean": float(chosen.mean()) if len(chosen) else None,
+                    "share_of_edges": len(chosen) / len(strengths),
+                    "share_of_influence": float(chosen.sum() / strengths.sum()),
+                }
+            )
+    return rows
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return both tables of the appendix for the model trained on NLI, and what there is for the one on HANS."""
+    nli, hans = (result["models"][model] for model in MODELS)
+    counted = (
+        f"wrong points: {len(nli['queries'])} of the model trained on NLI ({nli['examples']:,} training points, "
+        f"k = {nli['k']:,}), {len(hans['queries'])} of that on HANS ({hans['examples']:,}, k = {hans['k']:,}); the "
+        "paper: 400 of each, k = 1,000"
+    )
+    parts = [
+        f"Cells are paper \\| ours. {counted[0].upper()}{counted[1:]}. Only ratios within a row compare: damping and "
+        "scale of the paper differ between MNLI and HANS.",
+        "**Trained on NLI: edges of each slice**",
+        _edges_table(nli, with_paper=True),
+        "**Trained on NLI: correlation between slices, and training points that touch both**",
+        _pairs_table(nli, with_paper=True),
+        "**Trained on HANS: edges of each slice** (the paper gives no numbers)",
+        _edges_table(hans, with_paper=False),
+        _pairs_table(hans, with_paper=False),
+        f"**Trained on HANS: who acts on whom.** Paper ({VISUALIZATION_CLAIM.where}): {VISUALIZATION_CLAIM.words}. "
+        "Ours, by the heuristic of the training point:",
+        _sources_table(hans),
+    ]
+    return "\n\n".join(parts)
+
+
+def _edges_table(part: Part, *, with_paper: bool) -> str:
+    rows = []
+    for each in part["comparison"]["slices"]:
+        helpful, harmful = each["helpful"], each["harmful"]
+        paper = EDGES[each["name"]] if with_paper else None
+        count = helpful["edges"] + harmful["edges"]
+        ours = [
+            f"{helpful['edges']:,}",
+            f"{harmful['edges']:,}",
+            f"{helpful['edges'] / count:.0%}" if count else "-",
+            _number(helpful["mean"]),
+            _number(harmful["mean"]),
+            _number(helpful["mean"] / harmful["mean"]) if helpful["mean"] and harmful["mean"] else "-",
+        ]
+        theirs = [] if paper is None else [
+            f"{paper.helpful:,}",
+            f"{paper.harmful:,}",
+            f"{paper.helpful / (paper.helpful + paper.harmful):.0%}",
+            _number(paper.mean_helpful),
+            _number(paper.mean_harmful),
+            _number(paper.mean_helpful / paper.mean_harmful),
+        ]  # fmt: skip
+        cells = [f"{one} \\| {two}" for one, two in zip(theirs, ours, strict=True)] if theirs else ours
+        rows.append([each["name"], str(each["queries"]), *cells])
+    columns = [
+        "helpful edges",
+        "harmful edges",
+        "share helpful",
+        "mean abs(I), helpful",
+        "mean abs(I), harmful",
+        "ratio",
+    ]
+    return markdown(["slice", "wrong points, ours", *columns], rows)
+
+
+def _pairs_table(part: Part, *, with_paper: bool) -> str:
+    rows = []
+    found = {frozenset((pair["first"], pair["second"])): pair for pair in part["comparison"]["pairs"]}
+    for (first, second), (correlation, points) in SLICE_CORRELATIONS.items():
+        pair = found[frozenset((first, second))]
+        known = pair["correlation"] is not None
+        ours = [f"{pair['correlation']:.2f}" if known else f"none: {pair['reason']}", f"{pair['points']:,}"]
+        theirs = [f"{correlation:.2f}", f"{points:,}"]
+        cells = [f"{one} \\| {two}" for one, two in zip(theirs, ours, strict=True)] if with_paper else ours
+        rows.append([first, second, *cells])
+    return markdown(["slice", "slice", "correlation", "training points"], rows)
+
+
+def _sources_table(part: Part) -> str:
+    rows = [
+        [
+            row["slice"],
+            row["train_slice"],
+            f"{row['edges']:,}",
+            _number(row["mean"]),
+            f"{row['share_of_edges']:.0%}",
+            f"{row['share_of_influence']:.0%}",
+        ]
+        for row in part["by_train_slice"]
+    ]
+    columns = ["slice of wrong points", "training points", "edges", "mean abs(I)", "share of edges", "share of abs(I)"]
+    return markdown(columns, rows)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def draw(result: dict[str, Any]) -> "dict[str, Figure]":
+    """Draw the circles of both models, rings for the heuristics of HANS' training points, and both tables."""
+    from fastif.apps.graph import lay_out
+    from fastif.integrations.plots.graph import draw_graph
+    from fastif.integrations.plots.slices import draw_correlations, draw_slices
+
+    figures = {}
+    for (model, part), words in zip(result["models"].items(), ("NLI", "HANS"), strict=True):
+        edges, slices = edges_of(part)
+        graph = lay_out(edges, slices, train_slices=part["train_slices"])
+        found = comparison_of(part)
+        figures[f"graph-{model}"] = draw_graph(graph, title=f"Model trained on {words}: influence on its wrong points")
+        figures[f"slices-{model}"] = draw_slices(found)
+        figures[f"correlations-{model}"] = draw_correlations(found)
+    return figures
