@@ -171,9 +171,9 @@ class Data:
             for what, table in sorted(self._sets.items())
         }
 
-    def some(self, table: TextTable, key: int = 0) -> TextTable:
-        """Return as many rows of a table as are evaluated at this scale, drawn at random."""
-        return self._drawn(table, self.sizes.evaluated, 100 + key)
+    def some(self, table: TextTable, key: int = 0, most: int | None = None) -> TextTable:
+        """Return as many rows of a table as are evaluated at this scale, or at most so many, drawn at random."""
+        return self._drawn(table, most or self.sizes.evaluated, 100 + key)
 
     def _set(self, what: What) -> TextTable:
         if what not in self._sets:

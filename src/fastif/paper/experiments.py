@@ -5,9 +5,19 @@ A new one is a file beside this with `name`, `title`, `run`, `draw` and `table`,
 
 from fastif.errors import ConfigurationError
 from fastif.paper import correlations, hvp, recall, table1
+from fastif.paper.correction import augmentation_anli, augmentation_hans, correction_mnli
 from fastif.paper.harness import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (table1, recall, hvp, correlations)}
+_ALL: tuple[Experiment, ...] = (
+    table1,
+    recall,
+    hvp,
+    correlations,
+    correction_mnli,
+    augmentation_hans,
+    augmentation_anli,
+)
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 ALL = "all"
 
 

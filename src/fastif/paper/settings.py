@@ -188,7 +188,19 @@ class VisualizationSettings:
 
 @dataclass(frozen=True)
 class CorrectionSettings:
-    """Repeated steps on influential points: anchors drawn anew in each, and so many points stepped on."""
+    """Repeated steps on influential points.
+
+    Args:
+        solver: of the influence that ranks them.
+        anchors: drawn anew for each step.
+        points: that a step is taken on.
+        steps: how many are taken.
+        learning_rate: of each.
+        k: points that are ranked, those nearest to the anchors.
+        repeats: of everything, with other draws.
+        checkpoints: models of other seeds that all of it is repeated on.
+        watched: rows of each set that are looked at after every step; None for as many as are evaluated elsewhere.
+    """
 
     solver: SolverSettings
     anchors: int = 10
@@ -198,6 +210,7 @@ class CorrectionSettings:
     k: int = 1000
     repeats: int = 3
     checkpoints: int = 1
+    watched: int | None = None
 
 
 @dataclass(frozen=True)
