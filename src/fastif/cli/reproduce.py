@@ -15,7 +15,12 @@ EPILOG = "Example: fastif reproduce recall --scale small -o out/paper"
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="table1, recall, hvp, correlations, or all.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="table1, recall, hvp, correlations, correction-mnli, augmentation-hans, augmentation-anli, or all."
+        ),
+    ],
     out: Annotated[
         Path, typer.Option("-o", "--out", help="Directory of models and results; goes on with what is there.")
     ],

@@ -1,7 +1,7 @@
 """What the steps of a correction changed: paired intervals, the table "paper | ours", and the figures.
 
-Kinds share the anchors of a repeat, so that they are compared repeat by repeat. Where several cells are averaged (slices
-of the anchors by slices of the test set), that is done within a repeat. Knows walks; knows neither models nor data.
+Kinds share the anchors of a repeat, so that they are compared repeat by repeat. Where several cells are averaged
+(slices of the anchors by slices of the test set), that is done within a repeat. Knows walks, neither models nor data.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from fastif.apps.iteration import KINDS, Courses, Kind, Measure, Part
+from fastif.apps.iteration import KINDS, Courses, Kind, Measure
 from fastif.intervals import paired_interval
 from fastif.measuring.words import markdown
 from fastif.paper.figures_of_the_paper import CORRECTION_CLAIMS, GAINS, HANS_START
