@@ -2,19 +2,23 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 import fastif
 from fastif import metrics
+from fastif.apps.iteration import KINDS
 from fastif.errors import DataError
-from fastif.paper import recall, retraining, simulatability, visualization
+from fastif.intervals import paired_interval
+from fastif.paper import changes, correction, recall, retraining, simulatability, visualization
 from fastif.paper.context import Context
 from fastif.paper.experiments import EXPERIMENTS
+from fastif.paper.harness import Laboratory
 from fastif.paper.points import choose_points
 from fastif.paper.scored import Search, System
-from fastif.paper.settings import SolverSettings
+from fastif.paper.settings import SolverSettings, settings_for
 from fastif.store import RunStore
 
 
@@ -231,3 +235,76 @@ def test_a_slice_without_a_wrong_point_is_told_of(results):
     result = {"models": {**models, "hans": hans}}
     assert "none: constituent has no query" in visualization.table(result)
     assert "graph-hans" in visualization.draw(result)
+
+
+CORRECTIONS = ("correction-mnli", "augmentation-hans", "augmentation-anli")
+HEURISTICS = {"constituent", "lexical_overlap", "subsequence"}
+
+
+@pytest.mark.parametrize("name", CORRECTIONS)
+def test_corrections_walk_every_kind_from_one_start_for_every_slice_of_anchors(name, results, laboratory):
+    result = results(name)["result"]
+    wanted = getattr(laboratory.settings, name.replace("-", "_"))
+    assert set(result["walks"]) == ({"all"} if name == "augmentation-anli" else HEURISTICS)
+    for walk in result["walks"].values():
+        assert [(one["kind"], one["repeat"]) for one in walk["courses"]] == [
+            (kind, repeat) for kind in ("helpful", "harmful", "random", "anchors") for repeat in range(wanted.repeats)
+        ]
+        assert len({tuple(one["loss"][0]) for one in walk["courses"]}) == 1
+        assert {part["set"] for part in walk["parts"]} == {"test", "validation", "original"}
+        drawn = [[one["anchors"] for one in walk["courses"] if one["repeat"] == repeat] for repeat in (0, 1)]
+        assert all(anchors == each[0] for each in drawn for anchors in each)
+        assert drawn[0][0] != drawn[1][0]
+        assert all(len(set(ids)) <= wanted.points for one in walk["courses"] for ids in one["chosen"])
+
+
+@pytest.mark.parametrize("name", CORRECTIONS)
+def test_changes_are_paired_and_averaged_within_a_repeat(name, results):
+    result = results(name)["result"]
+    rows = changes.pick(result["changes"], measure="loss", first="helpful", second="anchors")
+    cells = []
+    for anchors, walk in result["walks"].items():
+        for number, part in enumerate(walk["parts"]):
+            last = {kind: [one["loss"][-1][number] for one in walk["courses"] if one["kind"] == kind] for kind in KINDS}
+            pairs = [one - other for one, other in zip(last["helpful"], last["anchors"], strict=True)]
+            (row,) = changes.pick(rows, anchors=anchors, set=part["set"], part=part["title"])
+            assert row["mean"] == pytest.approx(sum(pairs) / len(pairs))
+            assert row["low"] <= row["mean"] <= row["high"]
+            if part["set"] == "test" and part["slice"] == anchors:
+                cells.append(pairs)
+    if cells:
+        means = [sum(pairs) / len(cells) for pairs in zip(*cells, strict=True)]
+        (own,) = changes.pick(rows, part="own slice")
+        slow = paired_interval(means, [0.0] * len(means))
+        assert (own["mean"], own["low"], own["high"]) == pytest.approx((slow.mean, slow.low, slow.high))
+
+
+def test_steps_change_the_model_and_new_points_are_those_of_the_pool(results):
+    own, new = results("correction-mnli")["result"], results("augmentation-hans")["result"]
+    assert own["rows_of"]["pool"] is None
+    assert new["rows_of"]["pool"] == 72
+    for result in (own, new):
+        rows = changes.pick(result["changes"], measure="loss", first="anchors", second="start", set="test")
+        assert all(row["mean"] for row in rows)
+    random = [one["chosen"] for one in new["walks"]["constituent"]["courses"] if one["kind"] == "random"]
+    assert max(max(ids) for steps in random for ids in steps) < 72
+
+
+def test_pool_anchors_and_test_of_anli_share_no_premise(laboratory):
+    one = replace(correction.augmentation_anli, anchors=lambda data: data.anli_test())
+    context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
+    with pytest.raises(DataError, match=r"share .* premises"):
+        one.run(context)
+
+
+def test_walks_of_two_checkpoints_are_repeats(tmp_path):
+    settings = settings_for("smoke")
+    wanted = replace(settings.augmentation_anli, steps=1, repeats=1, checkpoints=2)
+    laboratory = Laboratory(tmp_path, replace(settings, augmentation_anli=wanted))
+    outcome = laboratory.run(correction.augmentation_anli)
+    result = json.loads((outcome.path / "result.json").read_text())
+    assert [model["name"] for model in result["models"]] == ["nli-3", "nli-3-1"]
+    courses = result["result"]["walks"]["all"]["courses"]
+    assert [(one["kind"], one["repeat"]) for one in courses[:3]] == [("helpful", 0), ("helpful", 1), ("harmful", 0)]
+    assert courses[0]["loss"][0] != courses[1]["loss"][0]
+    assert result["result"]["changes"][0]["count"] == 2

@@ -4,13 +4,33 @@ A new one is a file beside this with `name`, `title`, `run`, `draw` and `table`,
 """
 
 from fastif.errors import ConfigurationError
-from fastif.paper import amazon, correlations, hvp, recall, retraining, simulatability, table1, visualization
+from fastif.paper import (
+    amazon,
+    correlations,
+    hvp,
+    recall,
+    retraining,
+    simulatability,
+    table1,
+    visualization,
+)
+from fastif.paper.correction import augmentation_anli, augmentation_hans, correction_mnli
 from fastif.paper.harness import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment
-    for experiment in (table1, recall, hvp, correlations, retraining, simulatability, visualization, amazon)
-}
+_ALL: tuple[Experiment, ...] = (
+    table1,
+    recall,
+    hvp,
+    correlations,
+    retraining,
+    simulatability,
+    visualization,
+    correction_mnli,
+    augmentation_hans,
+    augmentation_anli,
+    amazon,
+)
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 ALL = "all"
 
 

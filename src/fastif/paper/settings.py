@@ -201,9 +201,18 @@ class VisualizationSettings:
 
 @dataclass(frozen=True)
 class CorrectionSettings:
-    """Repeated steps on influential points: anchors drawn anew in each, and so many points stepped on.
+    """Repeated steps on influential points.
 
-    `watched` rows of each set are looked at after each step; None for all that are evaluated.
+    Args:
+        solver: of the influence that ranks them.
+        anchors: drawn anew for each step.
+        points: that a step is taken on.
+        steps: how many are taken.
+        learning_rate: of each.
+        k: points that are ranked, those nearest to the anchors.
+        repeats: of everything, with other draws.
+        checkpoints: models of other seeds that all of it is repeated on.
+        watched: rows of each set that are looked at after every step; None for as many as are evaluated elsewhere.
     """
 
     solver: SolverSettings
@@ -271,9 +280,14 @@ SMOKE_RECIPE = Recipe(epochs=12, batch_size=16, learning_rate=5e-3, weight_decay
 # the paper's lambda, with a larger damp and a smaller scale: the same fixed point, in a tenth of the steps
 SMALL_NLI = SolverSettings(0.05, 1e3, 100)
 SMALL_HANS = SolverSettings(0.05, 1e5, 100)
+SMALL_STEPS = SolverSettings(0.2, 2.5e4, 25)  # the same lambda again, for a solve in every step
 SMALL_ORIGINAL = SolverSettings(0.05, 1e3, 100, batch_size=8, repeats=1)
 SMOKE_SOLVER = SolverSettings(0.1, 500, 12, batch_size=2, repeats=2)
 SMOKE_ORIGINAL = SolverSettings(0.1, 500, 12, batch_size=8, repeats=1)
+SMALL_CORRECTION = CorrectionSettings(SMALL_STEPS, steps=6, learning_rate=1e-2, k=100, watched=240)
+SMOKE_CORRECTION = CorrectionSettings(
+    replace(SMOKE_SOLVER, depth=3), anchors=4, points=4, steps=2, learning_rate=5e-2, k=10, repeats=2
+)
 
 SCALES: dict[str, Settings] = {
     "full": Settings(
@@ -310,9 +324,9 @@ SCALES: dict[str, Settings] = {
         visualization=VisualizationSettings(
             15, 15, k=100, nli_on_mnli=SMALL_NLI, nli_on_hans=SMALL_HANS, hans=SMALL_HANS
         ),
-        correction_mnli=CorrectionSettings(SMALL_HANS, k=250, learning_rate=1e-2),
-        augmentation_hans=CorrectionSettings(SMALL_HANS, k=250, learning_rate=1e-2),
-        augmentation_anli=CorrectionSettings(SMALL_HANS, k=250, learning_rate=1e-2),
+        correction_mnli=SMALL_CORRECTION,
+        augmentation_hans=SMALL_CORRECTION,
+        augmentation_anli=SMALL_CORRECTION,
         amazon=CorrectionSettings(SMALL_NLI, anchors=50, points=50, steps=5, k=250, learning_rate=1e-2, watched=250),
     ),
     "smoke": Settings(
@@ -332,9 +346,9 @@ SCALES: dict[str, Settings] = {
         visualization=VisualizationSettings(
             3, 3, k=10, nli_on_mnli=SMOKE_SOLVER, nli_on_hans=SMOKE_SOLVER, hans=SMOKE_SOLVER
         ),
-        correction_mnli=CorrectionSettings(SMOKE_SOLVER, anchors=4, points=4, steps=2, k=20, repeats=2),
-        augmentation_hans=CorrectionSettings(SMOKE_SOLVER, anchors=4, points=4, steps=2, k=20, repeats=2),
-        augmentation_anli=CorrectionSettings(SMOKE_SOLVER, anchors=4, points=4, steps=2, k=10, repeats=2),
+        correction_mnli=SMOKE_CORRECTION,
+        augmentation_hans=SMOKE_CORRECTION,
+        augmentation_anli=SMOKE_CORRECTION,
         amazon=CorrectionSettings(SMOKE_SOLVER, anchors=6, points=6, steps=2, k=20, repeats=2),
     ),
 }

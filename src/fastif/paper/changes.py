@@ -1,0 +1,209 @@
+"""What the steps of a correction changed: paired intervals, the table "paper | ours", and the figures.
+
+Kinds share the anchors of a repeat, so that they are compared repeat by repeat. Where several cells are averaged
+(slices of the anchors by slices of the test set), that is done within a repeat. Knows walks, neither models nor data.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from fastif.apps.iteration import KINDS, Courses, Kind, Measure
+from fastif.intervals import paired_interval
+from fastif.measuring.words import markdown
+from fastif.paper.figures_of_the_paper import CORRECTION_CLAIMS, GAINS, HANS_START
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ALL = "all"  # anchors that are not drawn slice by slice
+START: Literal["start"] = "start"
+MEASURES: tuple[Measure, ...] = ("loss", "accuracy")
+PAIRS: tuple[tuple[Kind, Kind | Literal["start"]], ...] = (
+    *((kind, START) for kind in KINDS),
+    ("helpful", "random"),
+    ("helpful", "anchors"),
+    ("helpful", "harmful"),
+)
+OWN, WHOLE, ORIGINAL = "own slice", "all slices", "original data"
+TEST, VALIDATION = "test", "validation"
+Cell = tuple[Courses, int]
+Row = dict[str, Any]
+
+
+def measured(walks: Mapping[str, Courses]) -> list[Row]:
+    """Return every change after the last step: of each cell, and of the averages over cells."""
+    rows: list[Row] = []
+    for anchors, courses in walks.items():
+        for number, part in enumerate(courses.parts):
+            about = {"anchors": anchors, "set": part.set, "part": part.title, "examples": part.examples}
+            rows += [{**about, **row} for row in _rows([(courses, number)])]
+    for name, cells in averages(walks).items():
+        rows += [{"anchors": None, "set": None, "part": name, "cells": len(cells), **row} for row in _rows(cells)]
+    return rows
+
+
+def averages(walks: Mapping[str, Courses]) -> dict[str, list[Cell]]:
+    """Return the cells that are averaged, by what the average is called."""
+    found: dict[str, list[Cell]] = {OWN: [], WHOLE: [], ORIGINAL: []}
+    for anchors, courses in walks.items():
+        for number, part in enumerate(courses.parts):
+            if part.set == TEST:
+                found[OWN] += [(courses, number)] * (part.slice == anchors)
+                found[WHOLE] += [(courses, number)] * (part.slice is not None)
+            found[ORIGINAL] += [(courses, number)] * (part.set == "original")
+    return {name: cells for name, cells in found.items() if cells}
+
+
+def _rows(cells: list[Cell]) -> list[Row]:
+    rows = []
+    for measure in MEASURES:
+        for first, second in PAIRS:
+            one = _mean(cells, first, measure)
+            other = one[:, 0] if second == START else _mean(cells, second, measure)[:, -1]
+            found = paired_interval(one[:, -1], other).as_json()
+            start = float(one[:, 0].mean())
+            rows.append({"measure": measure, "first": first, "second": second, "start": start, **found})
+    return rows
+
+
+def _mean(cells: list[Cell], kind: Kind, measure: Measure) -> Tensor:
+    """Return the mean over cells, (repeats, steps + 1)."""
+    return torch.stack([courses.values(kind, measure)[:, :, part] for courses, part in cells]).mean(dim=0)
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def pick(rows: list[Row], **setting: Any) -> list[Row]:
+    """Return the rows that have this setting."""
+    return [row for row in rows if all(row[key] == value for key, value in setting.items())]
+
+
+def words(row: Row) -> str:
+    """Return a change with its interval: accuracy in points.
+
+    >>> words({"measure": "accuracy", "mean": 0.021, "low": -0.003, "high": 0.045})
+    '+2.1 (-0.3 to +4.5)'
+    """
+    scale, digits = (100.0, 1) if row["measure"] == "accuracy" else (1.0, 4)
+    mean = f"{scale * row['mean']:+.{digits}f}"
+    if row["low"] is None:
+        return mean
+    return f"{mean} ({scale * row['low']:+.{digits}f} to {scale * row['high']:+.{digits}f})"
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Return the paper's gains beside ours, then every cell."""
+    rows, name = result["changes"], result["experiment"]
+    walk = next(iter(result["walks"].values()))
+    plan, repeats = walk["plan"], len({one["repeat"] for one in walk["courses"]})
+    parts = [
+        f"{result['setting']} (trained on, steps on, measured on). {plan['steps']} gradient steps at rate "
+        f"{plan['learning_rate']:g} on {plan['examples']} points for {plan['anchors']} anchors each, of the "
+        f"{plan['nearest']:,} nearest; {repeats} repeats, 95 % intervals of paired differences. {_sizes(result)}",
+        "Accuracy after the last step, in points:",
+        _gains(name, rows, is_sliced=ALL not in result["walks"]),
+    ]
+    parts += [f"Paper ({claim.where}): {claim.words}." for claim in CORRECTION_CLAIMS[name]]
+    if "lexical_overlap" in result["walks"]:
+        parts += ["Accuracy before the first step:", _starts(rows)]
+    parts += ["Ours, change of accuracy after the last step, in points:", _cells(rows, "accuracy")]
+    parts += ["Ours, change of the mean loss:", _cells(rows, "loss")]
+    parts += [*_short(result, plan["steps"] * repeats, plan["examples"]), *result["notes"]]
+    return "\n\n".join([*parts, f"How points are ranked: {walk['how']}"])
+
+
+def _sizes(result: Mapping[str, Any]) -> str:
+    sizes = result["rows_of"]
+    pool = sizes["train"] if sizes["pool"] is None else sizes["pool"]
+    return (
+        f"Steps are on {pool:,} rows, curvature on the {sizes['train']:,} that were trained on; anchors are drawn from "
+        f"{sizes['anchors']:,}, {sizes['test']:,} are measured."
+    )
+
+
+def _gains(name: str, rows: list[Row], *, is_sliced: bool) -> str:
+    """Return the paper's averages; it does not say which of its cells they are over."""
+    paper = GAINS[name]
+    if is_sliced:
+        groups = {"each slice of anchors on its own": {"part": OWN}, "all slices on all": {"part": WHOLE}}
+    else:
+        groups = {"test set": {"set": TEST, "part": TEST}}
+    said: dict[tuple[str, str], str] = {
+        ("helpful", START): f"more than +{paper.helpful}",
+        ("helpful", "anchors"): f"about +{paper.over_anchors}",
+    }
+    lines = []
+    for first, second in PAIRS:
+        what = f"{first}, from the start" if second == START else f"{first} over {second}"
+        ours = [
+            " ".join(words(row) for row in pick(rows, **group, measure="accuracy", first=first, second=second))
+            for group in groups.values()
+        ]
+        original = pick(rows, part=ORIGINAL, measure="accuracy", first=first, second=second)
+        lines.append([what, said.get((first, second), "in figures alone"), *ours, words(original[0])])
+    return markdown(["", f"paper ({paper.where})", *(f"ours, {each}" for each in groups), "ours, original data"], lines)
+
+
+def _starts(rows: list[Row]) -> str:
+    lines = []
+    for part, theirs in HANS_START.items():
+        ours = pick(rows, set=TEST, part=part, measure="accuracy", first="helpful", second=START)
+        lines.append([part, f"{theirs:.1%}", f"{ours[0]['start']:.1%}", f"{ours[0]['examples']:,}"])
+    return markdown(["slice", "paper (the authors' release)", "ours", "rows"], lines)
+
+
+def _cells(rows: list[Row], measure: Measure) -> str:
+    """Return a line for each slice of the anchors and each part of the test set, the original data among them."""
+    names = [first if second == START else f"{first} - {second}" for first, second in PAIRS]
+    some = [row for row in pick(rows, measure=measure) if row["anchors"] is not None and row["set"] != VALIDATION]
+    lines = []
+    for anchors, part in dict.fromkeys((row["anchors"], row["part"]) for row in some):
+        each = {(row["first"], row["second"]): row for row in pick(some, anchors=anchors, part=part)}
+        start = each[PAIRS[0]]["start"]
+        before = f"{start:.1%}" if measure == "accuracy" else f"{start:.4f}"
+        lines.append([anchors, part, before, *(words(each[pair]) for pair in PAIRS)])
+    return markdown(["anchors of", "measured on", "at the start", *names], lines)
+
+
+def _short(result: Mapping[str, Any], steps: int, wanted: int) -> list[str]:
+    return [
+        f"Anchors of {anchors}: in {count} of {steps} steps fewer than {wanted} points were {kind}."
+        for anchors, counts in result["short_steps"].items()
+        for kind, count in counts.items()
+    ]
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def seen(walk: Mapping[str, Any], *sets: str) -> dict[str, Any]:
+    """Return a walk with the parts of some sets alone."""
+    places = [place for place, part in enumerate(walk["parts"]) if part["set"] in sets]
+    courses = [
+        {**one, **{measure: [[line[place] for place in places] for line in one[measure]] for measure in MEASURES}}
+        for one in walk["courses"]
+    ]
+    return {**walk, "parts": [walk["parts"][place] for place in places], "courses": courses}
+
+
+def draw(result: Mapping[str, Any]) -> "dict[str, Figure]":
+    """Draw the walks on the test set and the original data, and those on the validation set."""
+    from fastif.integrations.plots.correction import draw_by_slice, draw_courses
+
+    figures: dict[str, Figure] = {}
+    for ending, sets in (("", (TEST, "original")), ("-validation", (VALIDATION,))):
+        walks = {anchors: seen(walk, *sets) for anchors, walk in result["walks"].items()}
+        title = result["setting"] + (", validation set" if ending else "")
+        if ALL in walks:
+            figures[f"courses{ending}"] = draw_courses(walks[ALL], title=title)
+            continue
+        repeats = len({one["repeat"] for one in next(iter(walks.values()))["courses"]})
+        for measure in MEASURES:
+            figures[f"{measure}{ending}"] = draw_by_slice(
+                walks, measure=measure, title=f"{title}: mean and range of {repeats} repeats"
+            )
+    return figures

@@ -1,0 +1,216 @@
+"""Figures 6 and 7 (c): steps on influential points, of the training data or of new data, where a model fails.
+
+Three experiments that differ in their data alone. Anchors are drawn for every step, points are ranked for them by the
+paper's influence, and one gradient step is taken on the most helpful, the most harmful, random points, or the anchors
+themselves ("z-test" in the paper). Curvature is that of the data the model was trained on, also where the points are
+new. How the numbers are compared and shown is in `changes.py`.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import fastif
+from fastif.apps.iteration import Course, Courses, Iteration, Kind, Plan, Sets, by_anchor_slice, check_material
+from fastif.integrations.tables import TextTable
+from fastif.keeping import Keep, Tensors
+from fastif.paper import changes
+from fastif.paper.context import Context
+from fastif.paper.data import Data, check_no_shared_premise
+from fastif.paper.models import TaskModel
+from fastif.paper.settings import CorrectionSettings, Model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Read = Callable[[Data], TextTable]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What an iteration works with; a pool of None is the training data."""
+
+    anchors: TextTable
+    test: TextTable
+    original: TextTable
+    pool: TextTable | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return how many rows each has."""
+        return {name: None if table is None else len(table) for name, table in vars(self).items()}
+
+
+@dataclass
+class Correction:
+    """One of the three.
+
+    Args:
+        name: on the command line.
+        title: what it shows, and where it stands in the paper.
+        setting: trained on -> steps on -> measured on, as the paper has it.
+        model: that is corrected.
+        anchors: the rows that anchors are drawn from.
+        test: the rows that results are of.
+        original: other rows of the kind that the model was trained on.
+        pool: new rows to take steps on; None for those it was trained on.
+        by_slice: walk once for each slice of the anchors.
+        by_premise: anchors, pool and test may not share a premise.
+    """
+
+    name: str
+    title: str
+    setting: str
+    model: Model
+    anchors: Read
+    test: Read
+    original: Read
+    pool: Read | None = None
+    by_slice: bool = True
+    by_premise: bool = False
+
+    def run(self, context: Context, /) -> dict[str, Any]:
+        """Walk from each checkpoint, for each slice of the anchors, and compare what was seen pair by pair."""
+        wanted: CorrectionSettings = getattr(context.settings, self.name.replace("-", "_"))
+        tables = self._tables(context, wanted)
+        found: dict[str, list[Courses]] = {}
+        notes: list[str] = []
+        for checkpoint in range(wanted.checkpoints):
+            model = context.model(self.model, checkpoint)
+            notes += _checked(model, tables)
+            keep = partial(_kept, context, f"checkpoint {checkpoint}")
+            for anchors, courses in self._walks(context, model, tables, wanted, keep).items():
+                found.setdefault(anchors, []).append(courses)
+        walks = {anchors: _joined(each) for anchors, each in found.items()}
+        return {
+            "experiment": self.name,
+            "setting": self.setting,
+            "rows_of": {**tables.as_json(), "train": len(model.train)},
+            "checkpoints": wanted.checkpoints,
+            "walks": {anchors: _as_json(courses) for anchors, courses in walks.items()},
+            "changes": changes.measured(walks),
+            "short_steps": {anchors: courses.short_steps() for anchors, courses in walks.items()},
+            "notes": list(dict.fromkeys(notes)),
+        }
+
+    def draw(self, result: dict[str, Any], /) -> "dict[str, Figure]":
+        """Draw loss and accuracy over the steps, on the test set and on the validation set."""
+        return changes.draw(result)
+
+    def table(self, result: dict[str, Any], /) -> str:
+        """Return the paper's gains beside ours, and every change with its interval."""
+        return changes.table(result)
+
+    def _tables(self, context: Context, wanted: CorrectionSettings) -> Tables:
+        data = context.data
+        some = partial(data.some, most=wanted.watched)
+        pool = None if self.pool is None else self.pool(data)
+        # anchors are the validation set too: no more of them are drawn from than are looked at
+        made = Tables(some(self.anchors(data)), some(self.test(data)), some(self.original(data)), pool)
+        if self.by_premise:
+            check_no_shared_premise(made.anchors, made.test, *([] if pool is None else [pool]))
+        return made
+
+    def _walks(
+        self, context: Context, model: TaskModel, tables: Tables, wanted: CorrectionSettings, keep: Keep
+    ) -> dict[str, Courses]:
+        anchors = model.examples(tables.anchors)
+        watched = {"test": tables.test, "validation": tables.anchors, "original": replace(tables.original, slices=None)}
+        sets = Sets(
+            pool=model.train if tables.pool is None else model.examples(tables.pool),
+            anchors=anchors,
+            watched={name: model.examples(table) for name, table in watched.items()},
+            hessian_data=None if tables.pool is None else model.train,
+        )
+        known: dict[str, Any] = {
+            "plan": _plan(wanted, len(sets.pool), context.seed),
+            "options": {
+                "solver": wanted.solver.solver(context.seed),
+                "damping": wanted.solver.damping,
+                "curvature": "hessian",
+                "precision": context.precision,
+                "prefix_cache": context.models.states,
+            },
+            "keep": keep,
+            "progress": context.progress,
+        }
+        with warnings.catch_warnings():  # the paper's depth leaves a residual, and that is what is reproduced
+            warnings.simplefilter("ignore", fastif.ConvergenceWarning)
+            if self.by_slice:
+                return by_anchor_slice(model.classifier, sets, **known)
+            return {changes.ALL: Iteration(model.classifier, sets, **known).run()}
+
+
+def _plan(wanted: CorrectionSettings, pool: int, seed: int) -> Plan:
+    return Plan(
+        steps=wanted.steps,
+        anchors=wanted.anchors,
+        examples=wanted.points,
+        learning_rate=wanted.learning_rate,
+        effect="retrain",  # the paper ranks by influence, and steps by the plain gradient
+        nearest=min(wanted.k, pool),
+        repeats=wanted.repeats,
+        seed=seed,
+    )
+
+
+def _checked(model: TaskModel, tables: Tables) -> list[str]:
+    """Raise where what chooses is in what measures, and return what a person should know of the data."""
+    pool = None if tables.pool is None else model.examples(tables.pool)
+    anchors, test, original = (model.examples(each) for each in (tables.anchors, tables.test, tables.original))
+    return check_material(model.train, anchors, test=test, original=original, pool=pool)
+
+
+def _kept(context: Context, what: str, name: str, make: Callable[[], Tensors]) -> Tensors:
+    return context.piece(f"{what}: {name}", make)
+
+
+def _joined(found: list[Courses]) -> Courses:
+    """Return the walks of all checkpoints as repeats of one iteration."""
+    first = found[0]
+    courses: dict[Kind, list[Course]] = {kind: [] for kind in first.kinds}
+    for number, each in enumerate(found):
+        for kind, some in each.courses.items():
+            courses[kind] += [replace(one, repeat=number * each.plan.repeats + one.repeat) for one in some]
+    return Courses(first.parts, courses, first.plan, first.how)
+
+
+def _as_json(courses: Courses) -> dict[str, Any]:
+    """Return the walks without comparisons: these are made for all of them, by set and slice."""
+    found = courses.as_json()
+    del found["comparisons"]
+    return found
+
+
+correction_mnli = Correction(
+    "correction-mnli",
+    "Figure 6 (a): correction of an NLI model on HANS with its own training data",
+    "NLI → NLI → HANS",
+    model="nli-2",
+    anchors=Data.hans_validation,
+    test=Data.hans_test,
+    original=lambda data: data.nli_dev(2),
+)
+augmentation_hans = Correction(
+    "augmentation-hans",
+    "Figure 6 (b): augmentation of an NLI model with HANS",
+    "NLI → HANS → HANS",
+    model="nli-2",
+    anchors=Data.hans_validation,
+    test=Data.hans_test,
+    original=lambda data: data.nli_dev(2),
+    pool=Data.hans_train,
+)
+augmentation_anli = Correction(
+    "augmentation-anli",
+    "Figure 7 (c): augmentation of an NLI model with ANLI",
+    "NLI → ANLI → ANLI",
+    model="nli-3",
+    anchors=Data.anli_anchors,
+    test=Data.anli_test,
+    original=lambda data: data.nli_dev(3),
+    pool=Data.anli_pool,
+    by_slice=False,
+    by_premise=True,
+)
