@@ -310,7 +310,7 @@ def test_the_solver_follows_from_the_size_of_model_and_data() -> None:
 
     assert chosen(2) == "exact, 21 x 21 matrix"
     assert chosen(1000) == "exact, 80 x 80 matrix in the dual"
-    assert chosen(1000, repeat=30) == "by Woodbury's identity, 2,400 Jacobian rows of 1,200 examples"
+    assert chosen(5000, repeat=30) == "by Woodbury's identity, 2,400 Jacobian rows of 1,200 examples"
     assert chosen(1000, repeat=50).startswith("conjugate gradients on 2,000 examples")
 
 

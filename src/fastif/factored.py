@@ -12,11 +12,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fastif import memory
 from fastif.batch import Batch
 from fastif.capture import CaptureError, Factor, Lookup, Outer, Plan, run_forward
 from fastif.derivatives import output_products
 from fastif.model import Model
 from fastif.vectors import Block
+
+BYTES, PART = 2**28, 0.1  # what slopes times weights may take: on a CPU, and of a GPU's memory
 
 
 def can_be_factored(plan: Plan) -> bool:
@@ -168,13 +171,14 @@ def add_weighted_sums(total: Block, factor: Factor, weights: Tensor, groups: int
     left, right = (side.flatten(1, 2).unflatten(0, (groups, -1)) for side in (factor.left, factor.right))
     shape = (groups, width, left.shape[-1], right.shape[-1])
     sums = left.new_empty(shape) if known is None else known.view(shape)
-    narrow_is_left = left.shape[-1] <= right.shape[-1]
-    by_group = weights.unflatten(1, (groups, -1))
-    for number in range(width):
-        weight = by_group[number, :, :, None, None]
-        one, other = (left * weight, right) if narrow_is_left else (left, right * weight)
+    by_group = weights.unflatten(1, (groups, -1)).permute(1, 2, 0)  # (groups, examples of a group, width)
+    at_once = max(1, memory.share(left.device, PART, BYTES) // left.nbytes)
+    for start in range(0, width, at_once):
+        some = slice(start, start + at_once)
+        weighted = left[:, :, :, None] * by_group[:, :, None, some, None]
         # no copy of what is as large as the model, which would take as long as the product; beta=0 reads nothing
-        sums[:, number].baddbmm_(one.flatten(1, 2).mT, other.flatten(1, 2), beta=0 if known is None else 1)
+        part = weighted.flatten(1, 2).flatten(2).mT  # (groups, width * left, positions)
+        sums[:, some].flatten(1, 2).baddbmm_(part, right.flatten(1, 2), beta=0 if known is None else 1)
     if known is None:
         total[factor.name] = sums.flatten(0, 1)
 
