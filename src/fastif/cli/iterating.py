@@ -29,7 +29,7 @@ TEST, ORIGINAL = "test", "original"
 CHECKPOINT = "model"
 COMMANDS = {"correction": "correct", "augmentation": "augment"}
 SHOWN = 10  # chosen examples in a result
-NOT_IN_REQUEST = ("out", "force", "as_json")  # what changes nothing of the work
+NOT_IN_REQUEST = ("out", "export", "force", "as_json")  # what changes nothing of the work
 
 
 def plan_of(it: SimpleNamespace) -> Plan:
@@ -116,7 +116,7 @@ def judged(it: SimpleNamespace, material: Material, courses: Courses, *, what: s
         **courses.as_json(),
         "chosen_examples": {kind: _most_chosen(courses, kind, table) for kind in courses.kinds if kind in KINDS[:2]},
         "verdict": told,
-        "written": it.write,
+        "kind_to_write": it.write,
         "tolerance": it.tolerance,
         "summary": summary,
     }

@@ -66,7 +66,7 @@ def test_what_may_be_chance_does_not_help() -> None:
     assert (found.steps, found.helps) == (1, False)
     words = " ".join(tell_verdict(found, tolerance=0.02))
     assert "no step lowers that loss" in words
-    assert "from 2.0000 to 2.1000 (loss +0.1000, 95 % interval +0.1000 to +0.1000)" in words
+    assert "from 2.0000 to 2.1000 (loss +0.1000 each time)" in words
     one = verdict(courses(course("helpful", 0, [[2.0], [1.0], [0.5]], [0.7] * 3)))
     assert not one.helps  # a single anchor has no interval
 
@@ -92,7 +92,7 @@ def test_a_course_in_words() -> None:
     assert words[1].startswith(
         "fails (40 examples): with the most helpful rows, mean loss 1.0000 -> 0.7950, accuracy 50.0% -> 60.0%"
     )
-    assert "no clear difference to random rows (loss +0.0000, 95 % interval +0.0000 to +0.0000" in words[1]
+    assert "no clear difference to random rows (loss +0.0000 each time" in words[1]
     assert "less sure" not in words[1]
     assert words[3].startswith("original (50 examples)")
     short = tell(courses(course("helpful", 0, FELL, [0.7] * 3, chosen=2), update="newton"))

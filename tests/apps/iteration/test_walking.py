@@ -1,5 +1,6 @@
 """Walks beside loops written by hand, what is chosen beside dense formulas, and what a step does to a loss."""
 
+import copy
 import itertools
 from dataclasses import replace
 from typing import Any
@@ -265,6 +266,15 @@ def test_a_frozen_front_is_run_once_and_changes_nothing() -> None:
     whole = Iteration(model, sets, plan=plan).run()
     assert len(calls) > 4 * used
     torch.testing.assert_close(whole.values("helpful", "loss"), seen.values("helpful", "loss"))
+
+
+@pytest.mark.gpu
+def test_a_walk_on_a_gpu_is_that_on_a_cpu(module: nn.Module) -> None:
+    plan = {"effect": "retrain", "nearest": 60, "repeats": 1}
+    here = iteration(module, plan=plan).run()
+    there = iteration(copy.deepcopy(module).cuda(), plan=plan).run()
+    for kind in KINDS:
+        torch.testing.assert_close(there.values(kind, "loss"), here.values(kind, "loss"))
 
 
 def test_fewer_helpful_examples_than_wanted_are_told_and_none_is_no_step() -> None:

@@ -87,6 +87,8 @@ def interval_in_words(found: Interval, measure: Measure) -> str:
     if found.low is None or found.high is None:
         return words
     low, high = (_signed(scale * limit, digits) for limit in (found.low, found.high))
+    if low == high:
+        return f"{words} each time"
     return f"{words}, 95 % interval {low} to {high}"
 
 
