@@ -13,7 +13,7 @@ QUERIES = (
 
 
 def explained(folder: Path, rows: int = 60) -> Path:
-    """Make a base, train on it, explain three queries with labels (also by candidates alone) and one without; return the folder."""
+    """Make a base, train on it, explain three queries with labels, also by candidates alone, and one without."""
     save_base(folder / "base")
     train = sentences(rows)
     for row in train[::9]:
