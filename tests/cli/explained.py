@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import fastif
 from fastif.cli.app import run
-from fastif.files import sha256
 from tests.integrations.huggingface.tiny_base import save_base, sentences, write_csv
 
 QUERIES = (
@@ -15,7 +13,7 @@ QUERIES = (
 
 
 def explained(folder: Path, rows: int = 60) -> Path:
-    """Make a base, train on it, explain three queries with labels and one without; return the folder."""
+    """Make a base, train on it, explain three queries with labels, also by candidates alone, and one without."""
     save_base(folder / "base")
     train = sentences(rows)
     for row in train[::9]:
@@ -28,23 +26,6 @@ def explained(folder: Path, rows: int = 60) -> Path:
     line = ["explain", str(folder / "model"), *given]
     assert run([*line, "--query", str(folder / "query.csv"), "-o", str(folder / "why")]) == 0
     assert run([*line, "--query-text", "dull", "-o", str(folder / "unlabelled")]) == 0
+    few = ["--candidates", "20", "-o", str(folder / "candidates")]
+    assert run([*line, "--query", str(folder / "query.csv"), *few]) == 0
     return folder
-
-
-def only_candidates(folder: Path, path: Path) -> Path:
-    """Copy a run, and leave in it the scores of a few candidates alone, as `Nearest` would have scored them."""
-    import json
-    import shutil
-
-    shutil.copytree(folder / "why", path)
-    scores = fastif.Scores.load(path / "scores")
-    few = fastif.Scores(
-        scores.values[:, :20].clone(),
-        scores.train_ids[:, :20].clone(),
-        {**scores.provenance, "candidates": "Nearest(k=20, by='features')"},
-    )
-    few.save(path / "scores", overwrite=True)
-    described = json.loads((path / "run.json").read_text())
-    described["files"] |= {name: sha256(path / name) for name in ("scores.json", "scores.safetensors")}
-    (path / "run.json").write_text(json.dumps(described))
-    return path

@@ -8,7 +8,6 @@ import pytest
 
 from fastif.apps.stack import StackTraining
 from fastif.cli.app import run
-from tests.cli.explained import only_candidates
 from tests.cli.tiny import save, table
 
 
@@ -18,7 +17,7 @@ def line(folder: Path, *more: str) -> list[str]:
 
 def test_writes_tells_and_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "without"
-    assert run(line(folder, "--remove", "1,4", "-o", str(out), "--pictures", "png,svg")) == 0
+    assert run(line(folder, "--remove", "1,4", "-o", str(out), "--format", "png,svg")) == 0
     seen = capsys.readouterr()
     assert "Change of the loss after retraining, queries predicted right" in seen.out
     assert "random, bright" in seen.out
@@ -42,7 +41,7 @@ def test_writes_tells_and_draws(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert len(helpful) == 3
     assert len(helpful[0]["changes"]) == 2
     assert len(result["removals"]) == 3 * 2 * 2 + 2 * 2 * 2
-    assert run([*line(folder, "--remove", "1,4", "-o", str(out), "--pictures", "png,svg"), "--json"]) == 0
+    assert run([*line(folder, "--remove", "1,4", "-o", str(out), "--format", "png,svg"), "--json"]) == 0
     again = capsys.readouterr()
     assert json.loads(again.out) == result
     assert "is a finished run of the same request" in again.err
@@ -100,7 +99,7 @@ def test_a_start_that_is_given(folder: Path, capsys: pytest.CaptureFixture[str])
         (["--base", "/nothing/here/at/all"], "there is no checkpoint at", 1),
         (["--learning-rate", "0"], "learning_rate must be a number above 0", 2),
         (["--learning-rate", "1e30", "--remove", "1"], "Lower the learning rate", 1),
-        (["--pictures", "jpg", "--remove", "1", "--seeds", "1"], "a picture can be png, svg, pdf, not jpg", 2),
+        (["--format", "jpg", "--remove", "1"], "--format jpg must be of png, svg, pdf", 2),
     ],
 )
 def test_failures_are_one_message(
@@ -117,8 +116,7 @@ def test_what_cannot_be_retrained_says_why(folder: Path, tmp_path: Path, capsys:
     assert "the queries have no labels" in capsys.readouterr().err
     assert run([*line(folder, "--remove", "1"), "-o", str(folder / "why")]) == 2
     assert "is the run itself" in capsys.readouterr().err
-    few = only_candidates(folder, tmp_path / "few")
-    assert run(["retrain", str(few), "--remove", "19"]) == 1
+    assert run(["retrain", str(folder / "candidates"), "--remove", "19"]) == 1
     assert "among those that were scored, and 19 are to be removed" in capsys.readouterr().err
     model, train = save(tmp_path / "model"), table(tmp_path / "train.tsv")
     explain = ["explain", str(model), "--train", str(train), "--query", str(train), "--limit", "1"]

@@ -12,7 +12,7 @@ GRID = ["--depth", "4,8", "--batch", "1,4", "--repeats", "1,2"]
 
 def test_writes_tells_and_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "tradeoff"
-    line = ["tradeoff", str(folder / "why"), *GRID, "-o", str(out), "--pictures", "png,pdf"]
+    line = ["tradeoff", str(folder / "why"), *GRID, "-o", str(out), "--format", "png,pdf"]
     assert run(line) == 0
     seen = capsys.readouterr()
     assert "At a damping of 50, the dearest setting (J 8, B 4, T 2" in seen.out
@@ -34,12 +34,8 @@ def test_writes_tells_and_draws(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out) == result
 
 
-def test_a_directory_without_pictures_and_queries_without_labels(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = ["tradeoff", str(folder / "unlabelled"), *GRID, "--curvature", "gauss-newton", "--pictures", "none"]
-    assert run([*line, "-o", str(tmp_path / "out"), "--json"]) == 0
-    assert not list((tmp_path / "out").glob("*.png"))
+def test_queries_without_labels_are_one_group(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tradeoff", str(folder / "unlabelled"), *GRID, "--curvature", "gauss-newton", "--json"]) == 0
     assert {row["group"] for row in json.loads(capsys.readouterr().out)["rows"]} == {"all"}
 
 

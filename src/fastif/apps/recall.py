@@ -174,7 +174,7 @@ def check_full_scan(scores: Scores, examples: int) -> None:
     how = scores.provenance.get("candidates", "candidates")
     raise DataError(
         f"these scores are of {scores.values.shape[1]:,} of {examples:,} training examples ({how}), and recall is "
-        'measured against a full scan. Score all of them: candidates="all", which is what fastif explain does.'
+        'measured against a full scan. Score all of them: candidates="all", or fastif explain --candidates all.'
     )
 
 

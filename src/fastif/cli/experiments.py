@@ -12,6 +12,7 @@ import fastif
 from fastif.apps.relabelled import Relabelled
 from fastif.apps.retraining import Start
 from fastif.apps.training_recipe import TrainingRecipe
+from fastif.cli import pictures
 from fastif.cli.console import note
 from fastif.cli.opened import OpenedRun
 from fastif.data import Examples
@@ -34,9 +35,6 @@ Out = Annotated[
 Queries = Annotated[
     int | None,
     typer.Option("--queries", min=1, help="Take so many of the run's queries, the first ones; all unless given."),
-]
-Pictures = Annotated[
-    str, typer.Option("--pictures", help="Formats of the pictures: png, svg, pdf, several with commas, or none.")
 ]
 Base = Annotated[
     str | None,
@@ -162,15 +160,6 @@ def numbers(words: str | None, option: str) -> tuple[int, ...] | None:
         raise ConfigurationError(f"{option} takes whole numbers with commas between them, not {words!r}.") from error
 
 
-def formats(words: str) -> tuple[str, ...]:
-    """Return the formats of pictures.
-
-    >>> formats("png,pdf"), formats("none")
-    (('png', 'pdf'), ())
-    """
-    return () if words == "none" else tuple(word.strip() for word in words.split(","))
-
-
 Work = Callable[[Workplace], tuple[dict[str, Any], Tensors, dict[str, Callable[[], Any]]]]
 """Does the work, and returns what is told of it, tensors to keep, and pictures by name, each as a function."""
 
@@ -182,7 +171,8 @@ def perform(run: OpenedRun, command: str, arguments: dict[str, Any], out: Path |
         return work(Workplace(nothing_kept, run.prefix_cache))[0]
     if out.resolve() == run.path.resolve():
         raise ConfigurationError(f"{out} is the run itself; choose another directory for the result.")
-    kinds = formats(arguments["pictures"])
+    kinds = pictures.read_formats(arguments["formats"])
+    pictures.plots("style")  # says now if it is not there, and not after the work
     plain = {name: value for name, value in sorted(arguments.items()) if name not in ("run", "out", "as_json")}
     request = {"command": command, "arguments": plain, "read": {"run": sha256(run.path / DESCRIPTION)}}
     with RunStore.begin(out, request) as store:
@@ -191,10 +181,10 @@ def perform(run: OpenedRun, command: str, arguments: dict[str, Any], out: Path |
             found: dict[str, Any] = store.json(RESULT)
             return found
         cache = PrefixCache(directory=run.prefix_cache.directory or store.path / PARTS, storage=storage)
-        result, tensors, pictures = work(Workplace(store.piece, cache))
-        for name, draw in pictures.items() if kinds else ():
-            for file in _drawn(draw, out / name, kinds):
-                store.note(file.name)
+        result, tensors, figures = work(Workplace(store.piece, cache))
+        for name, draw in figures.items():
+            for file in pictures.write(draw(), out / name, kinds):
+                store.note(Path(file).name)
         if tensors:
             store.add_tensors("result.safetensors", tensors)
         store.add_json(RESULT, result)
@@ -202,21 +192,11 @@ def perform(run: OpenedRun, command: str, arguments: dict[str, Any], out: Path |
     return result
 
 
-def _drawn(draw: Callable[[], Any], path: Path, kinds: tuple[str, ...]) -> list[Path]:
-    """Draw a picture and return its files; without matplotlib say so and go on, as the numbers are what took time."""
-    try:
-        from fastif.integrations.plots.style import save
-    except ImportError:
-        note(f'{path.name} was not drawn, as matplotlib is not installed: pip install "fastif[plots]".')
-        return []
-    return save(draw(), path, kinds)
-
-
 def tell_where(out: Path | None) -> None:
     """Say where the result is."""
     if out is not None:
-        pictures = sorted(file.name for kind in ("png", "svg", "pdf") for file in out.glob(f"*.{kind}"))
-        note(f"Written to {out}: {', '.join([RESULT, *pictures])}.")
+        files = sorted(file.name for kind in pictures.FORMATS for file in out.glob(f"*.{kind}"))
+        note(f"Written to {out}: {', '.join([RESULT, *files])}.")
 
 
 def precision_of(run: OpenedRun) -> Precision:

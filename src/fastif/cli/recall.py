@@ -7,7 +7,7 @@ import typer
 
 from fastif.apps.answers import answers
 from fastif.apps.recall import KS, MS, RecallTable, candidate_methods, check_full_scan, most_of_each, recall_table
-from fastif.cli import experiments, options
+from fastif.cli import experiments, options, pictures
 from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.draw_experiments import draw_recall_table
 from fastif.cli.experiments import Asked, Workplace
@@ -41,7 +41,7 @@ def recall(
     ] = None,
     queries: experiments.Queries = None,
     out: experiments.Out = None,
-    pictures: experiments.Pictures = "png",
+    formats: pictures.Formats = "png",
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
@@ -98,13 +98,9 @@ def _ms(asked: Asked, wanted: tuple[int, ...] | None) -> tuple[int, ...]:
 
 def _pictures(table: RecallTable, first: str) -> dict[str, Any]:
     def one() -> Any:
-        from fastif.integrations.plots.recall import draw_recall
-
-        return draw_recall(table, first)
+        return pictures.plots("recall").draw_recall(table, first)
 
     def every() -> Any:
-        from fastif.integrations.plots.recall import draw_recall_methods
-
-        return draw_recall_methods(table)
+        return pictures.plots("recall").draw_recall_methods(table)
 
     return {f"recall-{first}": one, "recall": every}

@@ -7,7 +7,7 @@ import typer
 from fastif.apps.removals import COUNTS, at_random, influential, most_removable, smallest_label
 from fastif.apps.retrained import Retrained
 from fastif.apps.retraining import Retraining
-from fastif.cli import experiments, options
+from fastif.cli import experiments, options, pictures
 from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.draw_experiments import draw_retraining_table
 from fastif.cli.experiments import Asked, HowToTrain, Workplace
@@ -41,7 +41,7 @@ def retrain(
     learning_rate: experiments.LearningRate = None,
     weight_decay: experiments.WeightDecay = None,
     out: experiments.Out = None,
-    pictures: experiments.Pictures = "png",
+    formats: pictures.Formats = "png",
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
@@ -126,8 +126,6 @@ def _told(run: OpenedRun, asked: Asked, how: HowToTrain, done: Retrained) -> dic
 
 def _pictures(done: Retrained) -> dict[str, Any]:
     def draw() -> Any:
-        from fastif.integrations.plots.retraining import draw_retraining
-
-        return draw_retraining(done)
+        return pictures.plots("retraining").draw_retraining(done)
 
     return {"retraining": draw}

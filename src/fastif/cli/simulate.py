@@ -7,7 +7,7 @@ import typer
 
 from fastif.apps.simulatability import HIGHEST, LOWEST, POINTS, RATES, Simulation, log_rates
 from fastif.apps.simulated import Simulated
-from fastif.cli import experiments, options
+from fastif.cli import experiments, options, pictures
 from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.draw_experiments import draw_simulation_table
 from fastif.cli.experiments import Asked, Workplace
@@ -41,7 +41,7 @@ def simulate(
     learning_rate: experiments.LearningRate = None,
     weight_decay: experiments.WeightDecay = None,
     out: experiments.Out = None,
-    pictures: experiments.Pictures = "png",
+    formats: pictures.Formats = "png",
     seed: Annotated[
         int | None,
         typer.Option("--seed", min=0, help="Of the simulator; unless given, one more than the model's own."),
@@ -102,8 +102,6 @@ def simulate(
 
 def _pictures(done: Simulated, asked: Asked) -> dict[str, Any]:
     def draw() -> Any:
-        from fastif.integrations.plots.simulatability import draw_simulatability
-
-        return draw_simulatability(done, titles=asked.titles)
+        return pictures.plots("simulatability").draw_simulatability(done, titles=asked.titles)
 
     return {"simulatability": draw}

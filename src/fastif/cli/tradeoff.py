@@ -7,7 +7,7 @@ import typer
 
 from fastif.apps.traded import Traded
 from fastif.apps.tradeoff import Grid, Tradeoff
-from fastif.cli import experiments, options
+from fastif.cli import experiments, options, pictures
 from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.draw_experiments import draw_tradeoff_table
 from fastif.cli.experiments import Workplace
@@ -35,7 +35,7 @@ def tradeoff(
     ] = Curvature.HESSIAN,
     queries: experiments.Queries = None,
     out: experiments.Out = None,
-    pictures: experiments.Pictures = "png",
+    formats: pictures.Formats = "png",
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
@@ -90,8 +90,6 @@ def tradeoff(
 
 def _pictures(done: Traded) -> dict[str, Any]:
     def draw() -> Any:
-        from fastif.integrations.plots.tradeoff import draw_tradeoff
-
-        return draw_tradeoff(done)
+        return pictures.plots("tradeoff").draw_tradeoff(done)
 
     return {"tradeoff": draw}
