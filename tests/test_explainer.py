@@ -185,7 +185,7 @@ def test_reduce_mean_over_several_blocks_of_queries(monkeypatch: pytest.MonkeyPa
 
 
 def test_solutions_of_several_blocks_are_scored_in_one_scan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Resources, "vectors_at_once", 3)
+    monkeypatch.setattr(Resources, "queries_at_once", lambda self, queries, held: 3)
     seen: list[tuple[str, int]] = []
     explainer = explainer_of(progress=lambda stage, done, total: seen.append((stage, done)))
     torch.testing.assert_close(explainer.scores(small().queries).values, expected_scores())

@@ -60,6 +60,12 @@ def test_batch_sizes_and_blocks() -> None:
     assert 1 <= found.vectors_at_once <= found.directions_at_once
 
 
+def test_queries_are_cut_into_parts_of_about_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = resources()
+    monkeypatch.setattr("fastif.resources.MOST_QUERIES_AT_ONCE", 9)
+    assert [found.queries_at_once(queries) for queries in (0, 1, 9, 10, 64)] == [1, 1, 9, 5, 8]
+
+
 def test_a_batch_that_does_not_fit_is_cut_until_it_does() -> None:
     batch = Batch((torch.arange(11.0),), torch.arange(11.0), torch.arange(11))
     tried: list[int] = []

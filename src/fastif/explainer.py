@@ -30,7 +30,7 @@ from fastif.precision import Precision
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress, offset, resolve
 from fastif.queries import Queries
-from fastif.resources import Resources
+from fastif.resources import VECTORS_IN_A_SOLVE, Resources
 from fastif.scores import Scores
 from fastif.scoring import Choices, scan
 from fastif.self_influence import self_influence
@@ -329,7 +329,9 @@ class Explainer:
                 waiting.clear()
                 values.append(-selection.score(directions, partial(self._scan, notes=notes), first=first))
 
-            for block in queries.gradients(self._operator.jacobian.gradients, mean=reduce == "mean"):
+            held = getattr(solver, "vectors_held", VECTORS_IN_A_SOLVE)
+            at_once = self._resources.queries_at_once(len(queries), held)
+            for block in queries.gradients(self._operator.jacobian.gradients, mean=reduce == "mean", at_once=at_once):
                 if waiting and sum(map(vectors.width, waiting)) + vectors.width(block) > most:
                     score()
                 solutions.append(self._pieces.solve(solver, block, damping.value or 0.0))

@@ -24,7 +24,7 @@ class Queries:
         examples: the queries.
         measure: what of a query is explained, and its name in words.
         known: the training data, whose form the queries must have.
-        at_once: how many are taken together.
+        at_once: how many are taken together unless something else is asked for.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class Queries:
     def __len__(self) -> int:
         return len(self.examples)
 
-    def placed(self) -> Iterator[Batch]:
+    def placed(self, at_once: int | None = None) -> Iterator[Batch]:
         """Yield the queries in batches on the model's device, each checked."""
         known = self._known.batch([0])
-        for batch in self.examples.batches(self._at_once):
+        for batch in self.examples.batches(at_once or self._at_once):
             _check_form(batch, known)
             placed = self._model.place(batch)
             self._model.check(placed)
@@ -56,10 +56,12 @@ class Queries:
                 )
             yield placed
 
-    def gradients(self, gradients_of: Callable[[Batch, PerExample], Block], *, mean: bool) -> Iterator[Block]:
-        """Yield the gradients of the measure, a block for each batch; or the one mean of all."""
+    def gradients(
+        self, gradients_of: Callable[[Batch, PerExample], Block], *, mean: bool, at_once: int
+    ) -> Iterator[Block]:
+        """Yield the gradients of the measure, a block for each batch of so many queries; or the one mean of all."""
         total: Block | None = None
-        for batch in self.placed():
+        for batch in self.placed(at_once):
             block = gradients_of(batch, self._measure)
             if not mean:
                 yield block

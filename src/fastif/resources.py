@@ -5,6 +5,7 @@ sets, and nothing of curvature or scores.
 """
 
 import contextlib
+import math
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -18,8 +19,8 @@ from fastif.precision import HALVES, Precision
 
 CPU_BATCH, MOST_AT_ONCE = 256, 16384
 OF_MEMORY = 0.25  # of a GPU, for what a backward pass through one batch needs
-BLOCK_BYTES, OF_MEMORY_BLOCK = 2**30, 0.4  # what the vectors of one block solve may take: on a CPU, and of a GPU
-VECTORS_IN_A_SOLVE = 8  # that a solver holds for each query: solution, residual, direction, their images
+BLOCK_BYTES, OF_MEMORY_BLOCK = 2**31, 0.4  # what the vectors of one block solve may take: on a CPU, and of a GPU
+VECTORS_IN_A_SOLVE = 8  # that a solver holds for each query unless it says so: solution, residual, their images, ...
 MOST_QUERIES_AT_ONCE = 512
 
 
@@ -81,6 +82,14 @@ class Resources:
     def vectors_at_once(self) -> int:
         """How many vectors may be solved for together."""
         return self._room_for(VECTORS_IN_A_SOLVE)
+
+    def queries_at_once(self, queries: int, vectors_held: int = VECTORS_IN_A_SOLVE) -> int:
+        """Return how many of the queries to solve for together, by a solver that holds so many vectors for each.
+
+        In parts of about one size: a small last one would cost as much as any.
+        """
+        parts = math.ceil(queries / self._room_for(vectors_held))
+        return max(1, math.ceil(queries / max(1, parts)))
 
     @property
     def directions_at_once(self) -> int:

@@ -26,6 +26,7 @@ from fastif.spectrum import Spectrum
 from fastif.vectors import Block
 
 REFINEMENTS = 4
+VECTORS_HELD = 4  # for each right-hand side: itself, an image, a solution, and one on the way
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class Woodbury:
 
 class PreparedWoodbury:
     """The rows of one operator, and the eigenvalues and eigenvectors of the matrix of their inner products."""
+
+    vectors_held = VECTORS_HELD
 
     def __init__(self, knobs: Woodbury, rows: KeptRows, values: Tensor, rotation: Tensor) -> None:
         self.operator, self.rows = rows.operator, rows

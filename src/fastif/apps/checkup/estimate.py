@@ -34,7 +34,7 @@ from fastif.resources import BLOCK_BYTES, MOST_QUERIES_AT_ONCE, VECTORS_IN_A_SOL
 from fastif.scoring.rest import DIRECTIONS_BY_GRADIENT
 from fastif.solvers.exact import Exact, dual_size, memory_needed, rows_are_cheaper
 from fastif.solvers.kept_rows import BYTES, demand
-from fastif.solvers.woodbury import Woodbury
+from fastif.solvers.woodbury import VECTORS_HELD, Woodbury
 
 PROBES = 4  # vectors of the search for the damping
 # Passes that are usual, and most. The spectrum decides, so that these are the least certain numbers here: MiniLM after
@@ -131,8 +131,8 @@ class _Estimator:
         self.all = Passes(train, train.everyone(), batch_size=batch_size)
         self.part = Passes(train, self.curvature.ids, batch_size=batch_size)
         self.bytes_each = vectors.size(model.parameters) * next(iter(model.parameters.values())).element_size()
-        at_once = BLOCK_BYTES // (VECTORS_IN_A_SOLVE * self.bytes_each)
-        self.width = max(1, min(queries, MOST_QUERIES_AT_ONCE, at_once))
+        self.in_a_solve = VECTORS_HELD if isinstance(self.sample.solver, Woodbury) else VECTORS_IN_A_SOLVE
+        self.width = self._at_once(self.in_a_solve)
         self.states = self._states_bytes()
         self.states_on_disk = self.states > cache.memory or cache.directory is not None
         room = 0.25 * free_memory(model.device)
@@ -168,12 +168,18 @@ class _Estimator:
         else:
             yield self._spectrum()
             yield self._solve()
-        living = self._living(sample.scan, self.all.longest, width=self.width)
+        together = self._at_once(1)
+        living = self._living(sample.scan, self.all.longest, width=together)
         peak = self._with_rest(living, extra=4 * self.queries * len(self.train))
-        scanned = self._seconds(sample.scan, width=self.width, times=self._blocks)
+        scanned = self._seconds(sample.scan, width=together, times=math.ceil(self.queries / together))
         yield Stage("scan the training data", scanned, peak, f"{self.queries:,} x {len(self.train):,} scores")
         peak = self._with_rest(self._living(sample.neighbours, self.all.longest))
         yield Stage("nearest neighbours", self._seconds(sample.neighbours), peak)
+
+    def _at_once(self, vectors_each: int) -> int:
+        """Return how many queries go together, in parts of about one size."""
+        most = max(1, min(MOST_QUERIES_AT_ONCE, BLOCK_BYTES // (vectors_each * self.bytes_each)))
+        return math.ceil(self.queries / math.ceil(self.queries / most))
 
     @property
     def _blocks(self) -> int:
@@ -247,7 +253,7 @@ class _Estimator:
         both = self._seconds(self.sample.solve_by_rows, width=self.width, times=self._blocks, over=self.part)
         kept = self._seconds(self.sample.keep, width=1, times=self._blocks, over=self.part)
         seconds = None if both is None or kept is None else max(0.0, both - kept)
-        block = VECTORS_IN_A_SOLVE * self.width * self.bytes_each
+        block = self.in_a_solve * self.width * self.bytes_each
         peak = self._with_rest(BYTES + block, extra=self._resident_bytes() + needed.bytes + 2 * 8 * rows**2)
         words = f"{self.width} vector{'' if self.width == 1 else 's'} at once"
         return Stage("solve for the queries", seconds, peak, f"three products with the rows, {words}")
