@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import fastif
 from fastif.damping import automatic_damping
-from fastif.errors import ConfigurationError
+from fastif.errors import ConfigurationError, PrecisionWarning
 from fastif.resources import Resources
 from fastif.spectrum import Spectrum
 from tests import oracles
@@ -190,6 +190,31 @@ def test_solutions_of_several_blocks_are_scored_in_one_scan(monkeypatch: pytest.
     explainer = explainer_of(progress=lambda stage, done, total: seen.append((stage, done)))
     torch.testing.assert_close(explainer.scores(small().queries).values, expected_scores())
     assert seen.count(("scoring", 0)) == 1
+
+
+def test_the_strongest_are_scored_in_float32_where_the_scan_is_in_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    it = case("mlp_dropout", torch.float32)
+    exact = fastif.Explainer(model_of(it), it.train, damping=0.1)
+    expected, listed = exact.scores(it.queries).values, exact.explain(it.queries, top=3)
+    half = property(lambda self: self.model.in_half(torch.bfloat16))
+    monkeypatch.setattr(Resources, "half", half)  # which a CPU would not use
+    rough = fastif.Explainer(model_of(it), it.train, damping=0.1)
+    assert relative_error(rough.scores(it.queries).values, expected) > 1e-4
+    explanation = rough.explain(it.queries, top=3)
+    assert explanation.scores.provenance["scoring"][-1] == "the strongest of each query in float32"
+    for mine, right in zip(explanation, listed, strict=True):
+        for side in ("helpful", "harmful"):
+            assert [each.index for each in getattr(mine, side)] == [each.index for each in getattr(right, side)]
+            seen, true = ([each.score for each in getattr(one, side)] for one in (mine, right))
+            assert seen == pytest.approx(true, rel=1e-5)
+
+
+def test_a_user_hears_that_half_precision_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    it = case("lstm", torch.float32)
+    monkeypatch.setattr(Resources, "half", property(lambda self: self.model.in_half(torch.bfloat16)))
+    explainer = fastif.Explainer(model_of(it), it.train, damping=0.1)
+    with pytest.warns(PrecisionWarning, match="all scores were computed in the model's own precision"):
+        explainer.scores(it.queries)
 
 
 def test_hessian_data_may_differ_from_the_examples_that_are_scored() -> None:

@@ -65,5 +65,13 @@ class StoredFileError(FastifError, OSError):
     """A file is missing, damaged, of another kind, or would be overwritten."""
 
 
-class ConvergenceWarning(UserWarning):
+class FastifWarning(UserWarning):
+    """Something that a user should know, and that stops nothing."""
+
+
+class PrecisionWarning(FastifWarning):
+    """Part of the work was done in another precision than was asked for."""
+
+
+class ConvergenceWarning(FastifWarning):
     """An iteration stopped before its tolerance; the result says how far it came."""

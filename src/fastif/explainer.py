@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fastif import vectors
+from fastif import rescoring, vectors
 from fastif.arguments import check_arguments
 from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selection, candidate_ids
 from fastif.curvature import CurvatureOperator, Kind
@@ -26,18 +26,19 @@ from fastif.left_out import LeaveOneOut, LeftOut, few_of, left_out
 from fastif.losses import PerExample, measure_name, resolve_measure
 from fastif.model import TorchModel
 from fastif.pieces import Pieces
-from fastif.precision import Precision
+from fastif.precision import Precision, matmuls
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress, offset, resolve
 from fastif.queries import Queries
+from fastif.rescoring import rescore_top
 from fastif.resources import VECTORS_IN_A_SOLVE, Resources
 from fastif.scores import Scores
 from fastif.scoring import Choices, scan
 from fastif.self_influence import self_influence
-from fastif.solvers import Auto, Identity, Lanczos, PreparedSolver, Solution, Solver
+from fastif.solvers import Auto, Identity, PreparedSolver, Solution, Solver
 from fastif.solvers.eigen import EigenSystem
 from fastif.solvers.exact import dual_size
-from fastif.solvers.lanczos import PreparedLanczos
+from fastif.solvers.lanczos import eigensystem_of
 from fastif.vectors import Block
 from fastif.version import __version__
 
@@ -135,7 +136,7 @@ class Explainer:
         if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
             raise ConfigurationError(f"top must be a whole number of at least 1, not {top!r}.")
         queries = self._queries(queries)
-        scores, solutions = self._scored(queries, None)
+        scores, solutions = self._scored(queries, None, exact_top=int(top))
         samples = [sample for solution in solutions for sample in solution.samples_by_vector()]
         explained = []
         for row, (title, target) in enumerate(queries.titles()):
@@ -161,7 +162,7 @@ class Explainer:
         """
         self._check_weights()
         with self._resources.working():
-            values, errors = self_influence(
+            return self_influence(
                 self.model,
                 self._seen,
                 self._eigensystem,
@@ -169,7 +170,6 @@ class Explainer:
                 batch_size=min(self._resources.vectors_at_once, self.batch_size),
                 progress=self._progress,
             )
-        return values, errors
 
     def left_out(self, summarise: Callable[[LeftOut], Tensors] = LeftOut.everything) -> Tensors:
         """Return what the model would say of each training example had it not been trained on it, from one pass.
@@ -287,16 +287,9 @@ class Explainer:
     @cached_property
     def _eigensystem(self) -> EigenSystem:
         """Eigenvalues and vectors of H: those of the solver where it has them, else the strongest that fit."""
-        solver = self._prepared[0]
-        if isinstance(solver, Identity):
-            return EigenSystem.identity(self.model.parameters)
-        if isinstance(solver, EigenSystem):
-            return solver
-        if isinstance(solver, PreparedLanczos):
-            return solver.system
-        used = getattr(solver, "operator", self._operator)  # perhaps over fewer examples
+        rank = max(8, min(64, self._resources.vectors_at_once // 2))
         with self._resources.working():
-            return Lanczos(rank=max(8, min(64, self._resources.vectors_at_once // 2))).prepare(used).system
+            return eigensystem_of(self._prepared[0], self._operator, rank)
 
     def _check_weights(self) -> None:
         """Raise if the model was trained on since this explainer was made: what is prepared would not fit it."""
@@ -312,7 +305,9 @@ class Explainer:
             self.model, examples, (self._measure, self._measure_name), self.train, self._resources.vectors_at_once
         )
 
-    def _scored(self, queries: Queries, reduce: Literal["mean"] | None) -> tuple[Scores, list[Solution]]:
+    def _scored(
+        self, queries: Queries, reduce: Literal["mean"] | None, exact_top: int = 0
+    ) -> tuple[Scores, list[Solution]]:
         self._check_weights()
         values: list[Tensor] = []
         solutions: list[Solution] = []
@@ -337,7 +332,12 @@ class Explainer:
                 solutions.append(self._pieces.solve(solver, block, damping.value or 0.0))
                 waiting.append(solutions[-1].value)
             score()
-        table = torch.cat(values)
+            table = torch.cat(values)
+            ids = selection.ids(len(table))
+            if exact_top and self._resources.half is not None:
+                with matmuls("float32", self.model.device):
+                    rescore_top(table, ids, solutions, exact_top, partial(self._scan, exact=True))
+                notes.append(rescoring.NOTE)
         provenance = {
             **self.provenance(),
             "reduce": reduce,
@@ -347,7 +347,7 @@ class Explainer:
             "scoring": list(dict.fromkeys(notes)),
             **selection.provenance(),
         }
-        return Scores(table, selection.ids(len(table)), provenance, copy=False), solutions
+        return Scores(table, ids, provenance, copy=False), solutions
 
     def _standard_errors(self, samples: Block | None, ids: Tensor) -> list[float] | list[None]:
         """Return the standard errors of some scores of a query, from the spread of a solver's repeats."""
@@ -355,8 +355,7 @@ class Explainer:
             return [None] * len(ids)
         with self._resources.working():
             repeated = self._scan(samples, ids).double()
-        errors: list[float] = (repeated.std(dim=0) / len(repeated) ** 0.5).tolist()
-        return errors
+        return list((repeated.std(dim=0) / len(repeated) ** 0.5).tolist())
 
     def _select(self, queries: Queries, reduce: Literal["mean"] | None) -> Selection:
         if self._nearest is None:
@@ -369,12 +368,15 @@ class Explainer:
         assert self._nearest is not None
         return self._nearest.prepare(self.model, self._seen, batch_size=self.batch_size, progress=self._progress)
 
-    def _scan(self, directions: Block, ids: Tensor | None, notes: list[str] | None = None) -> Tensor:
-        """Score, and add to the notes how that was done."""
+    def _scan(
+        self, directions: Block, ids: Tensor | None, notes: list[str] | None = None, *, exact: bool = False
+    ) -> Tensor:
+        """Score, and add to the notes how that was done; `exact` never takes half precision."""
         choice = self._choices.of(directions)
         if notes is not None:
             notes.append(choice.note)
         wanted = self._seen.everyone() if ids is None else ids
+        what = "exact scores" if exact else "scores"
 
         def make(some: Tensor, before: int) -> Tensors:
             progress = offset(self._progress, before, len(wanted))
@@ -386,11 +388,11 @@ class Explainer:
                 batch_size=self.batch_size,
                 progress=progress,
                 choice=choice,
-                half=self._resources.half,
+                half=None if exact else self._resources.half,
             )
             return {"values": values}
 
-        return torch.cat([part["values"] for part in self._pieces.over_examples("scores", directions, wanted, make)], 1)
+        return torch.cat([part["values"] for part in self._pieces.over_examples(what, directions, wanted, make)], 1)
 
     def _with_prefix(self, data: Examples) -> Examples:
         """Return the data as seen from above the frozen layers, where the model has such and they are kept."""

@@ -35,26 +35,33 @@ class Queries:
         self._measure, self._name = measure
         self._known = known
         self._at_once = at_once
+        self._checked = False
 
     def __len__(self) -> int:
         return len(self.examples)
 
     def placed(self, at_once: int | None = None) -> Iterator[Batch]:
-        """Yield the queries in batches on the model's device, each checked."""
+        """Yield the queries in batches on the model's device, each checked when they are first gone through."""
         known = self._known.batch([0])
         for batch in self.examples.batches(at_once or self._at_once):
-            _check_form(batch, known)
+            if not self._checked:
+                _check_form(batch, known)
             placed = self._model.place(batch)
-            self._model.check(placed)
-            outputs = self._model.outputs(self._model.parameters, placed.inputs)
-            values = self._measure(outputs, placed.targets)
-            require_one_each(values, outputs, f"measure {self._name}")
-            if self.examples.targets_are_predictions and values.abs().max() <= torch.finfo(values.dtype).eps ** 1.5:
-                raise DataError(
-                    f"the {self._name} of the queries at the model's own predictions is zero, so that there is nothing "
-                    "to explain. Give the queries labels, or measure='margin' or a function of the outputs."
-                )
+            if not self._checked:
+                self._check(placed)
             yield placed
+        self._checked = True
+
+    def _check(self, placed: Batch) -> None:
+        self._model.check(placed)
+        outputs = self._model.outputs(self._model.parameters, placed.inputs)
+        values = self._measure(outputs, placed.targets)
+        require_one_each(values, outputs, f"measure {self._name}")
+        if self.examples.targets_are_predictions and values.abs().max() <= torch.finfo(values.dtype).eps ** 1.5:
+            raise DataError(
+                f"the {self._name} of the queries at the model's own predictions is zero, so that there is nothing "
+                "to explain. Give the queries labels, or measure='margin' or a function of the outputs."
+            )
 
     def gradients(
         self, gradients_of: Callable[[Batch, PerExample], Block], *, mean: bool, at_once: int

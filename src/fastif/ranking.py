@@ -16,6 +16,7 @@ from fastif.errors import ConfigurationError, DataError, NonFiniteError, ShapeEr
 
 _HELPFUL_SIGN = -1
 _HARMFUL_SIGN = +1
+_BESIDE = 4  # of so many that are listed, one more has a chance to be, if scores are a little off
 
 
 class Ranked(NamedTuple):
@@ -46,6 +47,18 @@ def harmful(values: Tensor, ids: Tensor, top: int) -> Ranked:
     ([6], [2.0])
     """
     return _strongest(values, ids, top, _HARMFUL_SIGN)
+
+
+def contenders(values: Tensor, top: int) -> Tensor:
+    """The positions of values that may be among the `top` of either sign once they are known better.
+
+    >>> contenders(torch.tensor([-1.0, 0.5, -3.0, 2.0]), top=1).tolist()
+    [0, 1, 2, 3]
+    """
+    count = min(len(values), top + max(1, top // _BESIDE))
+    both = torch.cat([values.topk(count, largest=largest).indices for largest in (False, True)])
+    seen = torch.zeros(len(values), dtype=torch.bool).index_fill_(0, both, True)
+    return seen.nonzero()[:, 0]
 
 
 def _strongest(values: Tensor, ids: Tensor, top: int, sign: int) -> Ranked:

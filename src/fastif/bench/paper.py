@@ -26,6 +26,7 @@ def table(result: dict[str, Any]) -> str:
                 row["paper_4_gpus"] or "-",
                 seconds(row["naive_s"]),
                 took + (" (extrapolated)" if row["extrapolated"] else ""),
+                seconds(row["first_call_s"]),
                 ratio(row["ratio_to_naive"]),
             ]
         )
@@ -37,4 +38,4 @@ def table(result: dict[str, Any]) -> str:
         f"that is said. Peak memory {size(result['peak_bytes'])}. Plain torch: {seconds(naive['example_s'])} for the "
         f"gradient of an example (timed on {naive['timed_on']}), and a Hessian product of {products}."
     )
-    return markdown([*columns, "fastif here", "against plain torch here"], rows) + "\n\n" + note
+    return markdown([*columns, "fastif here", "first call", "against plain torch here"], rows) + "\n\n" + note

@@ -31,7 +31,7 @@ from fastif.cli import (
     train,
 )
 from fastif.cli.console import ERR
-from fastif.errors import ConfigurationError, FastifError
+from fastif.errors import ConfigurationError, FastifError, FastifWarning
 
 # typer carries a click of its own in newer versions, so that what it raises is found through a class that it shows
 _WrongUsage: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -127,5 +127,5 @@ def _plain(error: BaseException) -> str:
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """Show our own warnings in one line; those of libraries are for developers."""
-    if issubclass(category, fastif.ConvergenceWarning):
+    if issubclass(category, FastifWarning):
         ERR.print(f"[yellow]Warning:[/] {str(message).replace('[', chr(92) + '[')}", highlight=False, soft_wrap=True)

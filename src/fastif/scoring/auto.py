@@ -20,7 +20,7 @@ from fastif.errors import ConfigurationError
 from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.scoring import gemm, ghost, jvp
-from fastif.scoring.captured import find_route, scan_captured
+from fastif.scoring.captured import find_route, scan_captured, tell_given_up
 from fastif.scoring.rest import DIRECTIONS_BY_GRADIENT
 from fastif.vectors import Block
 
@@ -107,4 +107,6 @@ def scan(
         choice = choice or choose(model, data, directions, ids=ids)
         if choice.method == "capture":
             way = partial(scan_captured, cheaper_product, route=choice.route, half=half)
+        elif half is not None:
+            tell_given_up("all scores", choice.note)
     return way(model, data, directions, ids=ids, batch_size=batch_size, progress=progress)

@@ -4,6 +4,7 @@ The score of example b for direction S is $\sum_f \langle S_f, \nabla_f \ell_b \
 and one backward pass, whatever the number of directions, plus a general derivative through the rest.
 """
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 
@@ -16,6 +17,7 @@ from fastif.capture import CaptureError, Factor, Plan, Route, capture, run_forwa
 from fastif.capture import find_route as capture_route
 from fastif.data import Examples
 from fastif.derivatives import directional_derivatives
+from fastif.errors import PrecisionWarning
 from fastif.model import Model
 from fastif.precision import wide_product
 from fastif.progress import Progress, silent
@@ -112,6 +114,8 @@ def scan_captured(
             return general(batch)
 
     if half is None or plan is None or plan.rest:
+        if half is not None:
+            tell_given_up("all scores", "not all of its layers can be captured")
         return run(score, model, ids=ids)
     narrow = HalfDirections(directions, vectors.dtype(half.parameters))
 
@@ -126,8 +130,20 @@ def scan_captured(
     values = run(score_in_half, half, ids=ids)
     wrong = (~torch.isfinite(values)).any(dim=0).nonzero()[:, 0]
     if len(wrong):  # beyond what half precision can do
+        tell_given_up(
+            f"the scores of {len(wrong):,} of {values.shape[1]:,} examples", "they were not finite, or had no kernel"
+        )
         values[:, wrong] = run(score, model, ids=wrong if ids is None else ids[wrong])
     return values
+
+
+def tell_given_up(what: str, why: str) -> None:
+    """Warn that half precision was given up."""
+    warnings.warn(
+        f"{what} were computed in the model's own precision, not in half: {why}. That is exact, and takes longer.",
+        PrecisionWarning,
+        stacklevel=2,
+    )
 
 
 def dense_product(factor: Factor, directions: Tensor) -> Tensor:

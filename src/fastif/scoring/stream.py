@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fastif import vectors
+from fastif.ahead import placed_ahead
 from fastif.batch import Batch
 from fastif.data import Examples
 from fastif.fitting import fitting
@@ -35,9 +36,9 @@ def stream(
     total = len(wanted)
     parts: list[Tensor] = []
     done = 0
-    for batch in data.batches(batch_size, wanted[positions]):
+    for batch in placed_ahead(model, data.batches(batch_size, wanted[positions])):
         progress("scoring", done, total)
-        parts += fitting(lambda some: score_batch(some).detach(), model.place(batch))
+        parts += fitting(lambda some: score_batch(some).detach(), batch)
         done += len(batch)
     values = torch.cat(parts, dim=1)
     in_order = values[:, positions.argsort().to(values.device)].to("cpu", vectors.dtype(directions))

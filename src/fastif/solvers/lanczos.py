@@ -16,8 +16,9 @@ from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.derivatives import require_finite
 from fastif.errors import ConfigurationError
-from fastif.solvers.base import Solution, relative_residual
+from fastif.solvers.base import PreparedSolver, Solution, relative_residual
 from fastif.solvers.eigen import EigenSystem
+from fastif.solvers.identity import Identity
 from fastif.spectrum import Spectrum, lanczos_spectrum
 from fastif.vectors import Block
 
@@ -142,3 +143,15 @@ def _ritz(diagonal: list[float], beside: list[float]) -> tuple[Tensor, Tensor]:
         matrix = matrix + torch.diag(off, 1) + torch.diag(off, -1)
     values, rotation = torch.linalg.eigh(matrix)
     return values, rotation
+
+
+def eigensystem_of(solver: PreparedSolver, operator: CurvatureOperator, rank: int) -> EigenSystem:
+    """Return eigenvalues and vectors of H: those that a prepared solver has, else the strongest, up to a rank."""
+    if isinstance(solver, Identity):
+        return EigenSystem.identity(operator.model.parameters)
+    if isinstance(solver, EigenSystem):
+        return solver
+    if isinstance(solver, PreparedLanczos):
+        return solver.system
+    used = getattr(solver, "operator", operator)  # perhaps over fewer examples
+    return Lanczos(rank=rank).prepare(used).system

@@ -14,6 +14,7 @@ from torch import Tensor
 from fastif import memory
 from fastif.batch import Batch
 from fastif.curvature import CurvatureOperator
+from fastif.solvers.fusing import fused
 from fastif.vectors import Block
 
 Update = Callable[[Block, Block], None]
@@ -27,14 +28,20 @@ LONGER = 1.5  # a recording is for examples of up to so many times the length of
 class Steps:
     """Steps on one operator for blocks of one width; what was recorded serves all later runs.
 
+    Compiled or not, steps on a CPU are plain: they are large enough there.
+
     Args:
         operator: the curvature.
         like: a block of the width of states.
         update: makes a state the next one.
         groups: equal parts that state and examples are cut into; a part of the state meets its own examples alone.
+        compiled: fuse the kernels of a step before it is recorded, which pays for many thousands of steps.
     """
 
-    def __init__(self, operator: CurvatureOperator, like: Block, update: Update, *, groups: int) -> None:
+    def __init__(
+        self, operator: CurvatureOperator, like: Block, update: Update, *, groups: int, compiled: bool = False
+    ) -> None:
+        self._compiled = compiled
         self._operator, self._update, self._groups = operator, update, groups
         self._state = {name: torch.empty_like(tensor) for name, tensor in like.items()}
         self._graphs: dict[tuple[torch.Size, ...], _Graph] = {}
@@ -82,6 +89,11 @@ class Steps:
         def step(state: Block, given: Batch) -> None:
             self._update(state, self._operator.grouped(given, state, self._groups))
 
+        if self._compiled:
+            self._operator.progress("compiling a step", 0, 1)
+            made = fused(step, self._state, batch)
+            self._operator.progress("compiling a step", 1, 1)
+            return _Graph(made, batch, self._state, self._pool)
         return _Graph(step, batch, self._state, self._pool)
 
 
