@@ -6,6 +6,7 @@ Neither is ever formed here: `CurvatureOperator` multiplies a block of vectors b
 This file knows models and data, and no solver.
 """
 
+import copy
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Literal
@@ -25,6 +26,7 @@ from fastif.jacobian import CHECKED_EXAMPLES, Jacobian, product_by_rows
 from fastif.keeping import Keep, nothing_kept
 from fastif.model import Model
 from fastif.progress import Progress, silent
+from fastif.shares import Helpers, Share
 from fastif.vectors import Block
 
 Kind = Literal["gauss-newton", "hessian"]
@@ -54,6 +56,7 @@ class CurvatureOperator:
         ids: take the mean over these examples only.
         batch_size: how many examples go through the model together.
         keep: where pieces of long work are kept, for those who make something of this operator.
+        helpers: other processes that hold a share of the data each, and of every product.
 
     >>> import fastif
     >>> model = fastif.TorchModel(torch.nn.Linear(1, 1, bias=False), loss="mse_loss")
@@ -74,15 +77,16 @@ class CurvatureOperator:
         batch_size: int = 256,
         progress: Progress = silent,
         keep: Keep = nothing_kept,
+        helpers: Helpers | None = None,
     ) -> None:
         if kind not in KINDS:
             raise ConfigurationError(f"curvature must be one of {', '.join(KINDS)}, not {kind!r}.")
         if not weight_decay >= 0:
             raise ConfigurationError(f"weight_decay must be zero or positive, not {weight_decay}.")
         self.model, self.data, self.kind, self.weight_decay = model, data, kind, weight_decay
-        self.batch_size, self.progress, self.keep = batch_size, progress, keep
+        self.batch_size, self.progress, self.keep, self.helpers = batch_size, progress, keep, helpers
         self._ids = ids
-        self._resident: list[Batch] | None = None
+        self._resident: dict[Share | None, list[Batch]] = {}
 
     def subsample(self, count: int | None, *, seed: int) -> "CurvatureOperator":
         """Return this operator over `count` examples, drawn once and then frozen; itself if that is all of them."""
@@ -104,7 +108,14 @@ class CurvatureOperator:
             batch_size=self.batch_size,
             progress=self.progress,
             keep=self.keep,
+            helpers=self.helpers,
         )
+
+    def alone(self) -> "CurvatureOperator":
+        """Return this operator without help from other processes."""
+        other = copy.copy(self)
+        other.helpers = None
+        return other
 
     @property
     def examples(self) -> int:
@@ -163,12 +174,7 @@ class CurvatureOperator:
 
     def __call__(self, block: Block, damping: float = 0.0) -> Block:
         """Return (H + weight_decay I + damping I) v for every vector v of the block."""
-        ways: dict[Way, Callable[[Batch, Block], Block]] = {
-            "vectors": self._general,
-            "factors": self._factored,
-            "rows": lambda batch, some: product_by_rows(self.jacobian, batch, some),
-        }
-        return self._mean(ways[self.way(vectors.width(block))], block, damping)
+        return self._mean(self.way(vectors.width(block)), block, damping)
 
     def grouped(self, batch: Batch, block: Block, groups: int) -> Block:
         """Return the sums over the examples of each part of a placed batch, times the vectors of each part of a block.
@@ -202,12 +208,26 @@ class CurvatureOperator:
         product = gauss_newton_product if self.kind == "gauss-newton" else hessian_product
         return product(self.model, batch, block)
 
-    def _mean(self, product: Callable[[Batch, Block], Block], block: Block, damping: float = 0.0) -> Block:
-        total = vectors.scale(block, (self.weight_decay + damping) * self.examples)
-        for batch in self.batches():
-            for part in fitting(lambda some: product(some, block), batch):
-                total = vectors.add(total, part)
+    def _mean(self, way: Way, block: Block, damping: float = 0.0) -> Block:
+        shifted = vectors.scale(block, (self.weight_decay + damping) * self.examples)
+        if self.helpers is None:
+            total = self.summed(way, block, start=shifted)
+        else:
+            total = vectors.add(shifted, self.helpers.product(self, way, block))
         return vectors.scale(total, 1 / self.examples)
+
+    def summed(self, way: Way, block: Block, *, start: Block | None = None, share: Share | None = None) -> Block:
+        """Return the sum over the examples, or a share of them, of their curvature times each vector of a block."""
+        ways: dict[Way, Callable[[Batch, Block], Block]] = {
+            "vectors": self._general,
+            "factors": self._factored,
+            "rows": lambda batch, some: product_by_rows(self.jacobian, batch, some),
+        }
+        total = vectors.scale(block, 0.0) if start is None else start
+        for batch in self.batches(share):
+            for part in fitting(lambda some: ways[way](some, block), batch):
+                total = vectors.add(total, part)
+        return total
 
     def batch(self, positions: Tensor) -> Batch:
         """Return some of the examples that the mean runs over, placed, by their positions among them."""
@@ -217,8 +237,8 @@ class CurvatureOperator:
     def check_symmetry(self) -> None:
         """Raise if u . H v and v . H u differ on a few examples, as they do where torch has a wrong derivative."""
         pair = vectors.random(self.model.parameters, 2, seed=0)
-        part = self.subsample(SYMMETRY_EXAMPLES, seed=0)
-        image = part._mean(part._general, pair)  # from Jacobian rows it would be symmetric whatever they are
+        part = self.alone().subsample(SYMMETRY_EXAMPLES, seed=0)
+        image = part._mean("vectors", pair)  # from Jacobian rows it would be symmetric whatever they are
         swapped = {name: tensor.flip(0) for name, tensor in image.items()}
         left, right = vectors.dot(pair, swapped).tolist()
         size = float(vectors.norm(pair).max() * vectors.norm(image).max())
@@ -230,14 +250,15 @@ class CurvatureOperator:
                 "Try curvature='gauss-newton', or choose parameters above the operation with trainable=."
             )
 
-    def batches(self) -> Iterator[Batch]:
-        """Yield the data, placed; what is small enough is kept in place for the next pass."""
-        if self._resident is not None:
-            yield from self._resident
+    def batches(self, share: Share | None = None) -> Iterator[Batch]:
+        """Yield the data, or a share of it, placed; what is small enough is kept in place for the next pass."""
+        if share in self._resident:
+            yield from self._resident[share]
             return
         kept: list[Batch] | None = []
         held = 0
-        for batch in self.data.batches(self.batch_size, self.ids[self.data.by_length(self.ids)]):
+        ids = self.ids if share is None else share.of(self.ids)
+        for batch in self.data.batches(self.batch_size, ids[self.data.by_length(ids)]):
             placed = self.model.place(batch)
             held += sum(tensor.nbytes for tensor in placed.tensors().values())
             if held > RESIDENT_BYTES:
@@ -245,4 +266,5 @@ class CurvatureOperator:
             elif kept is not None:
                 kept.append(placed)
             yield placed
-        self._resident = kept
+        if kept is not None:
+            self._resident[share] = kept

@@ -131,7 +131,7 @@ class Examples:
 
     def _cut(self, batch_size: int, ids: Tensor, most: int) -> Iterator[Tensor]:
         if self.lengths is None:
-            yield from ids.split(min(batch_size, most))
+            yield from ids.split(min(batch_size, most)) if len(ids) else ()
             return
         room = batch_size * float(self.lengths.double().mean())
         start = 0

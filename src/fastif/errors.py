@@ -65,6 +65,10 @@ class StoredFileError(FastifError, OSError):
     """A file is missing, damaged, of another kind, or would be overwritten."""
 
 
+class RankError(FastifError):
+    """One of several processes is gone, or failed; the message names it."""
+
+
 class FastifWarning(UserWarning):
     """Something that a user should know, and that stops nothing."""
 

@@ -5,7 +5,8 @@ unless said otherwise) and H the mean curvature over `hessian_data`: gradients o
 of the training data.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, partial
 from numbers import Integral
 from typing import Any, Literal
@@ -19,8 +20,10 @@ from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selec
 from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
+from fastif.distributed import Duties, Leader, Team, share_of, work
 from fastif.errors import ConfigurationError, ModelError
 from fastif.explanation import Explanation, QueryExplanation, strongest
+from fastif.held import held_view
 from fastif.keeping import Keep, Tensors, nothing_kept
 from fastif.left_out import LeaveOneOut, LeftOut, few_of, left_out
 from fastif.losses import PerExample, measure_name, resolve_measure
@@ -28,7 +31,7 @@ from fastif.model import TorchModel
 from fastif.pieces import Pieces
 from fastif.precision import Precision, matmuls
 from fastif.prefix import PrefixCache
-from fastif.progress import Progress, offset, resolve
+from fastif.progress import Progress, offset, resolve, silent
 from fastif.queries import Queries
 from fastif.rescoring import rescore_top
 from fastif.resources import VECTORS_IN_A_SOLVE, Resources
@@ -65,6 +68,7 @@ class Explainer:
         keep: where pieces of the work are kept, so that a run which was killed can go on: `RunStore.piece`.
         precision: of matrix products: "auto" is tf32 on a GPU; "float32", "float16" and "bfloat16" are the others.
         memory_budget: bytes that may be taken on the model's device; None for all that is free.
+        team: this process among several that share the training data (distributed/); use it within `led`.
 
     >>> import torch, fastif
     >>> x, y = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([1.0, 2.0, 2.7])
@@ -94,6 +98,7 @@ class Explainer:
         keep: Keep = nothing_kept,
         precision: Precision = "auto",
         memory_budget: int | None = None,
+        team: Team | None = None,
     ) -> None:
         check_arguments(model, solver, damping)
         self.model = model
@@ -113,6 +118,8 @@ class Explainer:
         self.batch_size = self._resources.batch_size(self.train)
         self._versions = model.versions
         self._prefix_cache, self._pieces = prefix_cache, Pieces(keep)
+        self._team = team
+        self._leader = Leader(team, len(self.train)) if team is not None and team.leads else None
         self._seen = self._with_prefix(self.train)
         self._choices = Choices(model, self._seen)
         self._operator = CurvatureOperator(
@@ -123,7 +130,25 @@ class Explainer:
             batch_size=self.batch_size,
             progress=self._progress,
             keep=keep,
+            helpers=self._leader,
         )
+
+    @contextmanager
+    def led(self) -> Iterator[bool]:
+        """Work as one of a team: within this context the leader asks, and gets True; the others get False at the end.
+
+        Without a team, this process leads itself.
+        """
+        if self._team is None:
+            yield True
+            return
+        duties = Duties(self._operator, len(self.train), {"scan": self._scan_some}, self._resources.working)
+        if self._leader is None:
+            work(self._team, duties)
+            yield False
+            return
+        with self._leader.leading(duties):
+            yield True
 
     def scores(self, queries: Any, *, reduce: Literal["mean"] | None = None) -> Scores:
         """Return the influence of every candidate on every query, or on the mean over them with `reduce="mean"`."""
@@ -377,26 +402,51 @@ class Explainer:
             notes.append(choice.note)
         wanted = self._seen.everyone() if ids is None else ids
         what = "exact scores" if exact else "scores"
+        if self._leader is not None:
+            return self._scan_together(what, directions, wanted, exact=exact)
 
         def make(some: Tensor, before: int) -> Tensors:
             progress = offset(self._progress, before, len(wanted))
-            values = scan(
-                self.model,
-                self._seen,
-                directions,
-                ids=some,
-                batch_size=self.batch_size,
-                progress=progress,
-                choice=choice,
-                half=None if exact else self._resources.half,
-            )
-            return {"values": values}
+            return self._scan_some(some, directions, exact=exact, progress=progress)
 
         return torch.cat([part["values"] for part in self._pieces.over_examples(what, directions, wanted, make)], 1)
+
+    def _scan_some(self, ids: Tensor, directions: Block, *, exact: bool, progress: Progress = silent) -> Tensors:
+        """Score some examples; directions of another process come flat."""
+        if "flat" in directions:
+            directions = vectors.unflatten(directions["flat"], self.model.parameters)
+        values = scan(
+            self.model,
+            self._seen,
+            directions,
+            ids=ids,
+            batch_size=self.batch_size,
+            progress=progress,
+            choice=self._choices.of(directions),
+            half=None if exact else self._resources.half,
+        )
+        return {"values": values}
+
+    def _scan_together(self, what: str, directions: Block, wanted: Tensor, *, exact: bool) -> Tensor:
+        """Score as one of a team, each process its own examples."""
+        assert self._leader is not None
+        flat = {"flat": vectors.flatten(directions)}
+        table = torch.empty(len(flat["flat"]), len(wanted), dtype=vectors.dtype(directions))
+        self._progress("scoring", 0, len(wanted))
+        parts = self._leader.over_examples(
+            "scan", wanted, self._pieces.named(what, directions, wanted), flat, exact=exact
+        )
+        for done, (positions, part) in parts:
+            table[:, positions] = part["values"]
+            self._progress("scoring", done, len(wanted))
+        return table
 
     def _with_prefix(self, data: Examples) -> Examples:
         """Return the data as seen from above the frozen layers, where the model has such and they are kept."""
         if self._prefix_cache is None:
             return data
         model = self._resources.half or self.model
-        return self._prefix_cache.view(model, data, batch_size=self.batch_size, progress=self._progress)
+        how: dict[str, Any] = {"batch_size": self.batch_size, "progress": self._progress}
+        if self._team is None:
+            return self._prefix_cache.view(model, data, **how)
+        return held_view(self._prefix_cache, model, data, share_of(self._team, data).of(data.everyone()), **how)

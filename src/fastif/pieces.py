@@ -39,6 +39,11 @@ class Pieces:
             done += len(some)
         return parts
 
+    def named(self, what: str, made_from: Tensors, ids: Tensor) -> Keep:
+        """Return how pieces of something are kept, their names made of what it is made from."""
+        name = f"{what} of {self._identity({**made_from, 'ids': ids})}"
+        return lambda part, make: self._keep(f"{name} {part}", make)
+
     def _identity(self, tensors: Tensors) -> str:
         """Return what tells a piece from others; a hash is not worth its time where nothing is kept."""
         return "" if self._keep is nothing_kept else content_sha256(tensors)

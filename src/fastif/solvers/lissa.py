@@ -12,6 +12,7 @@ of their mean.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,8 +82,9 @@ class LiSSA:
 class PreparedLiSSA:
     """LiSSA on one operator."""
 
-    def __init__(self, knobs: LiSSA, operator: CurvatureOperator) -> None:
+    def __init__(self, knobs: LiSSA, operator: CurvatureOperator, runs: Sequence[int] | None = None) -> None:
         self.knobs, self.operator = knobs, operator
+        self.runs = range(knobs.repeats) if runs is None else runs  # of the repeats, those that are made here
         self._spectrum: Spectrum | None = None
         self._largest: float | None = None
 
@@ -109,7 +111,12 @@ class PreparedLiSSA:
         scale = self.stable_scale(damping) if self.knobs.scale == "auto" else self.knobs.scale
         weakest = self._smallest_eigenvalue(damping)
         depth = self._depth(scale, weakest)
-        samples = self._iterate(block, damping, scale, depth, weakest)
+        given: dict[str, float] = {"damping": damping, "scale": scale, "depth": depth, "weakest": weakest}
+        helpers = self.operator.helpers
+        if helpers is None or self.knobs.repeats == 1:
+            samples = self.iterates(block, **given)
+        else:
+            samples = helpers.repeats(self.knobs, self.operator, block, **given)
         value, error = summarise_repeats(samples, self.knobs.repeats)
         residual = relative_residual(self.operator(value, damping), block).cpu()
         missing = (1 - weakest / scale) ** depth
@@ -139,19 +146,13 @@ class PreparedLiSSA:
             )
         return depth
 
-    def _iterate(self, block: Block, damping: float, scale: float, depth: int, weakest: float) -> Block:
-        """Return the last iterate of every repeat, repeats first."""
-        operator, repeats, size = self.operator, self.knobs.repeats, self.knobs.batch_size
+    def iterates(self, block: Block, *, damping: float, scale: float, depth: float, weakest: float) -> Block:
+        """Return the last iterate of every run, those of all vectors of the first run first."""
+        operator, repeats, size, depth = self.operator, len(self.runs), self.knobs.batch_size, int(depth)
         right = {name: tensor.repeat(repeats, *[1] * (tensor.ndim - 1)) for name, tensor in block.items()}
         shift = damping + operator.weight_decay
         bound = DIVERGED * vectors.norm(right) / weakest
-        ids = torch.stack(
-            [
-                draw_ids(operator.examples, size, seed=self.knobs.seed, repeats=repeats, step=step).flatten()
-                for step in range(depth)
-            ]
-        )
-
+        ids = self._ids(depth)
         ahead = vectors.scale(right, 1 / scale)
 
         def update(state: Block, image: Block) -> None:
@@ -165,6 +166,17 @@ class PreparedLiSSA:
         state = Steps(operator, right, update, groups=repeats).run(vectors.scale(right, 0.0), ids, look)
         operator.progress("solving", depth, depth)
         return state
+
+    def drawn(self, *, depth: float, **_: float) -> Tensor:
+        """Return the positions of all examples that the runs draw."""
+        found: Tensor = torch.unique(self._ids(int(depth)))
+        return found
+
+    def _ids(self, depth: int) -> Tensor:
+        """Return the positions for each step, (steps, runs * examples of a run)."""
+        total, size, seed = self.operator.examples, self.knobs.batch_size, self.knobs.seed
+        steps = range(depth)
+        return torch.stack([draw_ids(total, size, seed=seed, repeats=self.runs, step=step).flatten() for step in steps])
 
     def _check_norms(self, norms: Tensor, bounds: Tensor, scale: float, damping: float) -> None:
         if bool((norms <= bounds).all()):

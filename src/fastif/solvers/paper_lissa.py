@@ -7,7 +7,7 @@ $(H + \mathrm{damp} \cdot \mathrm{scale}\, I)^{-1} v$: the damping is damp x sca
 Kept for comparison with the paper; `LiSSA` is the better parametrisation. A residual is reported and never raised for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -63,8 +63,9 @@ class PaperLiSSA:
 class PreparedPaperLiSSA:
     """The paper's iteration on one operator."""
 
-    def __init__(self, knobs: PaperLiSSA, operator: CurvatureOperator) -> None:
+    def __init__(self, knobs: PaperLiSSA, operator: CurvatureOperator, runs: Sequence[int] | None = None) -> None:
         self.knobs, self.operator = knobs, operator
+        self.runs = range(knobs.repeats) if runs is None else runs  # of the repeats, those that are made here
         self._made: tuple[Block, Steps] | None = None
 
     @property
@@ -87,13 +88,25 @@ class PreparedPaperLiSSA:
         """Run the iteration; the damping of the caller is not used."""
         knobs, operator = self.knobs, self.operator
         operator.progress("solving", 0, knobs.depth)
-        found = self._in_rows(block) if self._rows_are_kept else self._through_the_model(block)
+        if operator.helpers is None or knobs.repeats == 1:
+            found = self.iterates(block)
+        else:
+            found = operator.helpers.repeats(knobs, operator, block)
         operator.progress("solving", knobs.depth, knobs.depth)
         samples = vectors.scale(found, 1 / knobs.scale)
         value, error = summarise_repeats(samples, knobs.repeats)
         residual = relative_residual(self._part(value, self.own_damping), block).cpu()
         converged = residual <= CONVERGED  # for the record alone
         return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
+
+    def drawn(self) -> Tensor:
+        """Return the positions of all examples that the runs draw."""
+        found: Tensor = torch.unique(self._ids)
+        return found
+
+    def iterates(self, block: Block) -> Block:
+        """Return the last iterate of every run, those of all vectors of the first run first."""
+        return self._in_rows(block) if self._rows_are_kept else self._through_the_model(block)
 
     def iterate(self, block: Block, look: Look = lambda steps, samples: None) -> Block:
         """Return the estimates of all repeats, those of every vector of the first repeat first, through the model.
@@ -111,13 +124,13 @@ class PreparedPaperLiSSA:
     def _rows_are_kept(self) -> bool:
         """Whether the Jacobian rows of all examples that are drawn can be kept: then no step needs the model."""
         drawn = self._positions(0).unique()
-        return is_affordable(self.operator.over(drawn), times=self.knobs.repeats)
+        return is_affordable(self.operator.over(drawn), times=len(self.runs))
 
     @cached_property
-    def _runs(self) -> list[RowSteps]:
+    def _in_space_of_rows(self) -> list[RowSteps]:
         return [
             RowSteps(self.operator, self._positions(repeat), scale=self.knobs.scale, kept=self._kept)
-            for repeat in range(self.knobs.repeats)
+            for repeat in self.runs
         ]
 
     @property
@@ -126,40 +139,40 @@ class PreparedPaperLiSSA:
         return 1 - self.knobs.damp - self.operator.weight_decay / self.knobs.scale
 
     def _in_rows(self, block: Block) -> Block:
-        return vectors.join([run.run(block) for run in self._runs])
+        return vectors.join([run.run(block) for run in self._in_space_of_rows])
 
     def _through_the_model(self, block: Block, look: Callable[[int, Block], None] | None = None) -> Block:
         right, steps = self._steps(vectors.width(block))
         for name, tensor in block.items():
-            right[name].copy_(tensor.repeat(self.knobs.repeats, *[1] * (tensor.ndim - 1)))
+            right[name].copy_(tensor.repeat(len(self.runs), *[1] * (tensor.ndim - 1)))
         return steps.run(right, self._ids, look or self._report)
 
     def _steps(self, width: int) -> tuple[Block, Steps]:
         """Return the right-hand sides of a block of this width, to be written to, and the steps that read them."""
-        if self._made is None or vectors.width(self._made[0]) != width * self.knobs.repeats:
-            knobs, operator = self.knobs, self.operator
+        if self._made is None or vectors.width(self._made[0]) != width * len(self.runs):
+            knobs, operator, runs = self.knobs, self.operator, len(self.runs)
             right = {
-                name: tensor.new_empty(width * knobs.repeats, *tensor.shape)
+                name: tensor.new_empty(width * runs, *tensor.shape)
                 for name, tensor in operator.model.parameters.items()
             }
-            size = self._ids.shape[1] // knobs.repeats
+            size = self._ids.shape[1] // runs
 
             def update(state: Block, image: Block) -> None:
                 vectors.advance(state, self._kept, right, image, -1 / (size * knobs.scale))
 
-            self._made = right, Steps(operator, right, update, groups=knobs.repeats, compiled=knobs.compile_steps)
+            self._made = right, Steps(operator, right, update, groups=runs, compiled=knobs.compile_steps)
         return self._made
 
     @cached_property
     def _ids(self) -> Tensor:
-        """The positions of all steps and repeats, which are the same for every query."""
-        return torch.cat([self._positions(repeat) for repeat in range(self.knobs.repeats)], dim=1)
+        """The positions of all steps and runs, which are the same for every query."""
+        return torch.cat([self._positions(repeat) for repeat in self.runs], dim=1)
 
     @cached_property
     def _part(self) -> CurvatureOperator:
         """The operator over some examples, on which the residual is estimated: that is for the record alone."""
         device = next(iter(self.operator.model.parameters.values())).device.type
-        return self.operator.subsample(RESIDUAL_EXAMPLES.get(device, 4096), seed=self.knobs.seed)
+        return self.operator.alone().subsample(RESIDUAL_EXAMPLES.get(device, 4096), seed=self.knobs.seed)
 
     def _report(self, step: int, state: Block) -> None:
         self.operator.progress("solving", step, self.knobs.depth)

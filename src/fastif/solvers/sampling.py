@@ -1,20 +1,19 @@
 """Random draws that depend on (seed, repeat, step) alone, so that any number of processes draws the same."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 
-def draw_ids(total: int, count: int, *, seed: int, repeats: int, step: int) -> Tensor:
-    """Return (repeats, count) positions below `total`, each drawn evenly and with replacement.
+def draw_ids(total: int, count: int, *, seed: int, repeats: Sequence[int], step: int) -> Tensor:
+    """Return (repeats, count) positions below `total`, each drawn evenly and with replacement, for these repeats.
 
-    >>> torch.equal(draw_ids(9, 4, seed=1, repeats=3, step=7)[:2], draw_ids(9, 4, seed=1, repeats=2, step=7))
+    >>> torch.equal(draw_ids(9, 4, seed=1, repeats=[0, 1], step=7)[1:], draw_ids(9, 4, seed=1, repeats=[1], step=7))
     True
     """
     return torch.stack(
-        [
-            torch.randint(total, (count,), generator=generator(seed, repeat, step), device="cpu")
-            for repeat in range(repeats)
-        ]
+        [torch.randint(total, (count,), generator=generator(seed, repeat, step), device="cpu") for repeat in repeats]
     )
 
 

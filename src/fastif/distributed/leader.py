@@ -1,0 +1,103 @@
+"""Leader: the other processes as the one that leads them sees them; the `Helpers` of shares.py."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from torch import Tensor
+
+from fastif import vectors
+from fastif.curvature import CurvatureOperator, Way
+from fastif.distributed import worker
+from fastif.distributed.team import Team
+from fastif.distributed.worker import Duties
+from fastif.keeping import Keep, Tensors, content_sha256
+from fastif.shares import Share
+from fastif.vectors import Block
+
+
+class _NotKeptError(Exception):
+    """A piece was looked for, and is not there."""
+
+
+class Leader:
+    """Asks all processes, itself among them, for their parts."""
+
+    def __init__(self, team: Team, total: int) -> None:
+        self._team, self._total = team, total
+        self._duties: Duties | None = None
+        self._known: set[str] = set()
+
+    @property
+    def share(self) -> Share:
+        """What the leader itself holds of the training data."""
+        return Share(self._team.rank, self._team.ranks, self._total)
+
+    @contextmanager
+    def leading(self, duties: Duties) -> Iterator[None]:
+        """Lead; at the end the others are told that there is nothing more to do."""
+        self._duties = duties
+        yield
+        self._team.tell({"do": "end"})
+
+    def product(self, operator: CurvatureOperator, way: Way, block: Block) -> Block:
+        """Return the sum over all examples of an operator of their curvature times each vector of a block."""
+        self._team.tell({"do": "product", "operator": self._introduced(operator), "way": way}, _flat(block))
+        return worker.product(self._team, operator, way, block)
+
+    def repeats(self, solver: Any, operator: CurvatureOperator, block: Block, **given: float) -> Block:
+        """Return the iterates of all repeats of a solver that draws at random, repeats first."""
+        said = {"operator": self._introduced(operator), "solver": type(solver).__name__, "knobs": asdict(solver)}
+        self._team.tell({"do": "repeats", **said, "given": given}, _flat(block))
+        return worker.repeats(self._team, solver, operator, block, given)
+
+    def over_examples(
+        self, what: str, ids: Tensor, keep: Keep, tensors: Tensors, **given: Any
+    ) -> Iterator[tuple[int, tuple[Tensor, Tensors]]]:
+        """Yield what is made of these examples, chunk by chunk: (how many are done, (positions in `ids`, that)).
+
+        What is found kept is not made again; what is made is kept as soon as it is here.
+        """
+        assert self._duties is not None
+        chunks = list(self.share.chunks(ids))
+        names = [f"chunk {number} of {len(chunks)}" for number in range(len(chunks))]
+        found = [_found(keep, each) for each in names]
+        missing = [number for number, each in enumerate(found) if each is None]
+        if missing:
+            self._team.tell({"do": what, "missing": missing, "given": given}, {"ids": ids, **tensors})
+        make = self._duties.of_examples[what]
+        done = 0
+        for number, (owner, positions) in enumerate(chunks):
+            part = found[number]
+            if part is None and owner == self._team.rank:
+                part = keep(names[number], lambda p=positions: make(ids[p], tensors, **given))  # type: ignore[misc]
+            elif part is None:
+                part = keep(names[number], lambda o=owner: self._team.take(o))  # type: ignore[misc]
+            done += len(positions)
+            yield done, (positions, part)
+
+    def _introduced(self, operator: CurvatureOperator) -> str:
+        """Return the name of an operator, which the others are told of once."""
+        whole = operator.examples == len(operator.data)
+        name = "all" if whole else content_sha256({"ids": operator.ids})
+        if name not in self._known:
+            self._team.tell({"do": "operator", "name": name}, None if whole else {"ids": operator.ids})
+            self._known.add(name)
+        return name
+
+
+def _flat(block: Block) -> dict[str, Tensor]:
+    return {"block": vectors.flatten(block)}
+
+
+def _found(keep: Keep, name: str) -> Tensors | None:
+    """Return a piece that was kept before, None if there is none."""
+
+    def make() -> Tensors:
+        raise _NotKeptError
+
+    try:
+        return keep(name, make)
+    except _NotKeptError:
+        return None

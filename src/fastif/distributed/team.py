@@ -1,0 +1,184 @@
+"""Team: this process among others, and the few ways in which they talk.
+
+A message is a line of JSON and some tensors, from the leader to all; sums go to all; a result goes to the leader.
+Counted in `sent`, by kind: calls, and bytes of the tensors as they are (what a link carries for one is a matter of
+the algorithm: docs/scaling.md). Knows torch.distributed, and nothing of what is computed.
+"""
+
+import contextlib
+import json
+import os
+import socket
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from fastif.distributed.watch import Watch
+from fastif.errors import ConfigurationError, RankError
+from fastif.keeping import Tensors
+
+LONGEST = timedelta(hours=24)  # a call may wait for a slow process; that one is alive is known from its watch
+PATIENCE = 30.0  # seconds in which the reason of a broken connection is looked for
+
+
+@dataclass
+class Traffic:
+    """How often something was sent, and how many bytes the tensors had."""
+
+    calls: int = 0
+    bytes: int = 0
+
+
+class Team:
+    """This process and the others. Made by `joined`."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
+        self.device = device
+        self.sent: dict[str, Traffic] = defaultdict(Traffic)
+        self.watch = Watch(dist.distributed_c10d._get_default_store(), self.rank, self.ranks, _hosts(self.ranks))
+
+    @classmethod
+    def is_started(cls) -> bool:
+        """Whether torchrun (or what sets the same variables) has started this process as one of several."""
+        return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+
+    @classmethod
+    @contextlib.contextmanager
+    def joined(cls, device: torch.device) -> Iterator["Team"]:
+        """Join the others that torchrun has started, and leave them at the end."""
+        if not cls.is_started():
+            raise ConfigurationError("there are no processes to join: start this program with torchrun.")
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=LONGEST)
+        team = cls(device)
+        team.watch.start()
+        try:
+            yield team
+        except BaseException as error:
+            team.watch.fail(error)
+            raise
+        finally:
+            team.watch.stop()
+        with contextlib.suppress(RuntimeError):  # the work is done, whoever may have gone since
+            dist.destroy_process_group()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the one that asks."""
+        return self.rank == 0
+
+    def tell(self, what: dict[str, Any], tensors: Tensors | None = None) -> None:
+        """Say something to all others."""
+        tensors = tensors or {}
+        line = _line({"what": what, "forms": _forms(tensors)})
+        self._broadcast(torch.tensor([len(line)]), "message")
+        self._broadcast(line, "message")
+        for tensor in tensors.values():
+            self._broadcast(tensor.contiguous(), str(what["do"]))
+
+    def hear(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Wait for what the leader says next."""
+        length = torch.zeros(1, dtype=torch.int64)
+        self._broadcast(length, "message")
+        line = torch.zeros(int(length), dtype=torch.uint8)
+        self._broadcast(line, "message")
+        said = json.loads(line.numpy().tobytes())
+        tensors = self._empty(said["forms"])
+        for tensor in tensors.values():
+            self._broadcast(tensor, str(said["what"]["do"]))
+        return said["what"], tensors
+
+    def sum(self, tensor: Tensor, kind: str) -> None:
+        """Make a tensor the sum of those of all processes, in place: one all-reduce."""
+        self._count(f"{kind}: all-reduce", tensor)
+        with self._explained():
+            dist.all_reduce(tensor)
+
+    def give(self, made: Tensors) -> list["_Sending"]:
+        """Send a result to the leader, without waiting; return what can be waited for."""
+        line = _line(_forms(made))
+        with self._explained():
+            parts = [torch.tensor([len(line)]), line, *(tensor.contiguous() for tensor in made.values())]
+            sending = [_Sending(self, part, dist.isend(part, 0)) for part in parts]
+        for tensor in made.values():
+            self._count("results", tensor)
+        return sending
+
+    def take(self, rank: int) -> Tensors:
+        """Wait for a result of another process."""
+        with self._explained():
+            length = torch.zeros(1, dtype=torch.int64)
+            dist.recv(length, rank)
+            line = torch.zeros(int(length), dtype=torch.uint8)
+            dist.recv(line, rank)
+            tensors = self._empty(json.loads(line.numpy().tobytes()))
+            for tensor in tensors.values():
+                dist.recv(tensor, rank)
+                self._count("results", tensor)
+        return tensors
+
+    def _empty(self, forms: dict[str, Any]) -> Tensors:
+        """Return memory for tensors of these forms."""
+        return {
+            name: torch.empty(shape, dtype=getattr(torch, dtype), device=self.device if on_gpu else "cpu")
+            for name, (dtype, shape, on_gpu) in forms.items()
+        }
+
+    def _broadcast(self, tensor: Tensor, kind: str) -> None:
+        if kind != "message":
+            self._count(f"{kind}: broadcast", tensor)
+        with self._explained():
+            dist.broadcast(tensor, 0)
+
+    def _count(self, kind: str, tensor: Tensor) -> None:
+        self.sent[kind].calls += 1
+        self.sent[kind].bytes += tensor.nbytes
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Within this context, a broken connection becomes an error that says who is gone."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise RankError(self.watch.reason(PATIENCE, str(error))) from error
+
+
+@dataclass
+class _Sending:
+    """Something on its way, and the memory that it is read from."""
+
+    team: Team
+    tensor: Tensor
+    handle: Any
+
+    def wait(self) -> None:
+        """Wait until it has been sent."""
+        with self.team._explained():
+            self.handle.wait()
+
+
+def _forms(tensors: Tensors) -> dict[str, Any]:
+    return {
+        name: [str(tensor.dtype).removeprefix("torch."), list(tensor.shape), tensor.is_cuda]
+        for name, tensor in tensors.items()
+    }
+
+
+def _line(words: Any) -> Tensor:
+    return torch.frombuffer(bytearray(json.dumps(words).encode()), dtype=torch.uint8)
+
+
+def _hosts(ranks: int) -> list[str]:
+    """Return the name of each process's machine."""
+    name = socket.gethostname().encode()[:64].ljust(64, b"\0")
+    found = [torch.zeros(64, dtype=torch.uint8) for _ in range(ranks)]
+    dist.all_gather(found, torch.frombuffer(bytearray(name), dtype=torch.uint8))
+    return [each.numpy().tobytes().rstrip(b"\0").decode(errors="replace") for each in found]
