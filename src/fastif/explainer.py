@@ -275,8 +275,9 @@ class Explainer:
         """The solver after it has seen H, and the damping, which may depend on H: made when first needed."""
         with self._resources.working():
             solver = Auto() if self._solver == "auto" else self._solver
-            if not isinstance(solver, Identity):
+            if not (isinstance(solver, Identity) or self._operator.kind in self.model.symmetric):
                 self._operator.check_symmetry()
+                self.model.symmetric.add(self._operator.kind)
             prepared = solver.prepare(self._operator)
             own = getattr(prepared, "own_damping", None)
             used: CurvatureOperator = getattr(prepared, "operator", self._operator)  # perhaps over fewer examples
