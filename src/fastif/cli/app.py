@@ -104,8 +104,8 @@ def run(arguments: list[str] | None = None) -> int:
         if debug:
             raise
         ERR.print(
-            f"[bold red]Error:[/] the GPU has no memory left ({_plain(error).split('. ')[0]}). Other programs may hold it: "
-            "see nvidia-smi. Else give a smaller --batch-size or --memory-budget, fewer layers, or --device cpu.",
+            f"[bold red]Error:[/] the GPU has no memory left ({_plain(error).split('. ')[0]}). Other programs may hold "
+            "it: see nvidia-smi. Else give a smaller --batch-size or --memory-budget, fewer layers, or --device cpu.",
             highlight=False,
             soft_wrap=True,
         )
