@@ -142,7 +142,8 @@ class Explainer:
         if self._team is None:
             yield True
             return
-        duties = Duties(self._operator, len(self.train), {"scan": self._scan_some}, self._resources.working)
+        asked_for = {"scan": self._scan_some, "keys": self._keys_some}
+        duties = Duties(self._operator, len(self.train), asked_for, self._resources.working)
         if self._leader is None:
             work(self._team, duties)
             yield False
@@ -237,10 +238,7 @@ class Explainer:
         """
         with self._resources.working():
             placed = self._queries(queries).placed()
-            neighbours = Nearest(k, by="features").prepare(
-                self.model, self._seen, batch_size=self.batch_size, progress=self._progress
-            )
-            found = neighbours.select(placed, self._measure)
+            found = self._index(Nearest(k, by="features")).select(placed, self._measure)
         return found.ids(len(self.train))
 
     def train_losses(self, ids: Tensor) -> Tensor:
@@ -300,8 +298,9 @@ class Explainer:
         """The solver after it has seen H, and the damping, which may depend on H: made when first needed."""
         with self._resources.working():
             solver = Auto() if self._solver == "auto" else self._solver
-            if not isinstance(solver, Identity):
+            if not (isinstance(solver, Identity) or self._operator.kind in self.model.symmetric):
                 self._operator.check_symmetry()
+                self.model.symmetric.add(self._operator.kind)
             prepared = solver.prepare(self._operator)
             own = getattr(prepared, "own_damping", None)
             used: CurvatureOperator = getattr(prepared, "operator", self._operator)  # perhaps over fewer examples
@@ -391,7 +390,20 @@ class Explainer:
     def _neighbours(self) -> Neighbours:
         """The index of the training data, made when first needed."""
         assert self._nearest is not None
-        return self._nearest.prepare(self.model, self._seen, batch_size=self.batch_size, progress=self._progress)
+        return self._index(self._nearest)
+
+    def _index(self, nearest: Nearest) -> Neighbours:
+        """Return the index of the training data's keys, which every process of a team makes of its own examples."""
+        size = self.batch_size
+        if self._leader is None:
+            return nearest.prepare(self.model, self._seen, batch_size=size, progress=self._progress)
+        everyone, asked = self._seen.everyone(), {"by": nearest.by, "features": nearest.features}
+        made = self._leader.over_examples("keys", everyone, nothing_kept, {}, **asked)
+        return nearest.prepare(self.model, self._seen, batch_size=size, made=(part for _, (_, part) in made))
+
+    def _keys_some(self, ids: Tensor, _: Tensors, *, by: Any, features: str | None) -> Tensors:
+        """Return the keys of some examples, for the index of a team's leader."""
+        return Nearest(1, by=by, features=features).keys_of(self.model, self._seen, ids, batch_size=self.batch_size)
 
     def _scan(
         self, directions: Block, ids: Tensor | None, notes: list[str] | None = None, *, exact: bool = False

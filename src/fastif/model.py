@@ -73,6 +73,7 @@ class TorchModel:
         self._classes: int | None = None
         self.bytes_per_example = 0
         self._bytes_by_shape: dict[tuple[torch.Size, ...], int] = {}
+        self.symmetric: set[str] = set()  # kinds of curvature whose products were seen to be symmetric, at any weights
 
     @property
     def module(self) -> nn.Module:

@@ -19,6 +19,7 @@ from fastif.candidates.recall import sample_size
 from fastif.candidates.selection import PerQuery
 from fastif.data import Examples
 from fastif.errors import ConfigurationError, DataError
+from fastif.keeping import Tensors
 from fastif.losses import PerExample
 from fastif.model import TorchModel
 from fastif.progress import Progress, silent
@@ -75,10 +76,23 @@ class Nearest:
             raise ConfigurationError(f"index must be None or an index such as FaissIndex('Flat'), not {self.index!r}.")
 
     def prepare(
-        self, model: TorchModel, train: Any, *, batch_size: int = 256, progress: Progress = silent
+        self,
+        model: TorchModel,
+        train: Any,
+        *,
+        batch_size: int = 256,
+        progress: Progress = silent,
+        made: Iterable[Tensors] | None = None,
     ) -> "Neighbours":
-        """Read the keys of the training data and build the index of them, in one pass."""
-        return Neighbours(self, model, Examples.of(train, "train"), batch_size=batch_size, progress=progress)
+        """Read the keys of the training data and build the index of them, in one pass; or of keys `made` elsewhere."""
+        how: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "made": made}
+        return Neighbours(self, model, Examples.of(train, "train"), **how)
+
+    def keys_of(self, model: TorchModel, train: Examples, ids: Tensor, *, batch_size: int) -> Tensors:
+        """Return the keys of some training examples, as tensors that another process can make an index of."""
+        maker = _KeyMaker(self, model, train)
+        parts = [vars(maker.key(model.place(batch), model.losses)) for batch in train.batches(batch_size, ids)]
+        return {name: torch.cat([part[name] for part in parts]).cpu() for name in parts[0]}
 
 
 Candidates = str | Sequence[int] | Tensor | Nearest
@@ -88,13 +102,20 @@ class Neighbours:
     """The keys of some training data in an index, ready to be asked for candidates."""
 
     def __init__(
-        self, nearest: Nearest, model: TorchModel, train: Examples, *, batch_size: int, progress: Progress
+        self,
+        nearest: Nearest,
+        model: TorchModel,
+        train: Examples,
+        *,
+        batch_size: int,
+        progress: Progress,
+        made: Iterable[Tensors] | None = None,
     ) -> None:
         self._nearest = nearest
         self._model = model
-        first = model.place(train.batch(range(min(len(train), 8))))
-        self._probe = Probe(model, first, nearest.features)
-        self.index: BuiltIndex = (nearest.index or ExactIndex()).build(self._keys(train, batch_size, progress))
+        self._maker = _KeyMaker(nearest, model, train)
+        keys = self._keys(train, batch_size, progress) if made is None else map(self._maker.again, made)
+        self.index: BuiltIndex = (nearest.index or ExactIndex()).build(keys)
         if len(self.index) != len(train):
             raise DataError(
                 f"the index holds {len(self.index)} examples, but there are {len(train)} training examples: it was "
@@ -112,7 +133,7 @@ class Neighbours:
         """Return the candidates of placed queries, or those of the mean of their keys; `k` of them, if given."""
         total = len(self.index)
         k = min(int(self._nearest.k if k is None else k), total)
-        keys = (self._key(batch, measure) for batch in batches)
+        keys = (self._maker.key(batch, measure) for batch in batches)
         rows = torch.cat([self.index.search(key, k) for key in (keys if reduce is None else [_mean(list(keys))])])
         return PerQuery(
             rows,
@@ -125,13 +146,27 @@ class Neighbours:
     def _keys(self, train: Examples, batch_size: int, progress: Progress) -> Iterator[Keys]:
         for batch in train.batches(batch_size):
             progress("indexing", int(batch.ids[0]), len(train))
-            yield self._key(self._model.place(batch), self._model.losses)
+            yield self._maker.key(self._model.place(batch), self._model.losses)
         progress("indexing", len(train), len(train))
 
-    def _key(self, batch: Batch, measure: PerExample) -> Keys:
-        if self._nearest.by == "features":
+
+class _KeyMaker:
+    """Makes the keys of a placed batch."""
+
+    def __init__(self, nearest: Nearest, model: TorchModel, train: Examples) -> None:
+        self._by = nearest.by
+        self._device = model.device
+        self._probe = Probe(model, model.place(train.batch(range(min(len(train), 8)))), nearest.features)
+
+    def key(self, batch: Batch, measure: PerExample) -> Keys:
+        if self._by == "features":
             return self._probe.features(batch)
         return self._probe.head_gradients(batch, measure)
+
+    def again(self, tensors: Tensors) -> Keys:
+        """Return keys from their tensors."""
+        here = {name: tensor.to(self._device) for name, tensor in tensors.items()}
+        return Features(**here) if self._by == "features" else HeadGradients(**here)
 
 
 def _mean(keys: list[Any]) -> Keys:

@@ -9,6 +9,7 @@ import sys
 import warnings
 from typing import Annotated
 
+import torch
 import typer
 
 import fastif
@@ -99,6 +100,16 @@ def run(arguments: list[str] | None = None) -> int:
             raise
         ERR.print(f"[bold red]Error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
         return 2 if isinstance(error, ConfigurationError) else 1
+    except torch.OutOfMemoryError as error:
+        if debug:
+            raise
+        ERR.print(
+            f"[bold red]Error:[/] the GPU has no memory left ({_plain(error).split('. ')[0]}). Other programs may hold "
+            "it: see nvidia-smi. Else give a smaller --batch-size or --memory-budget, fewer layers, or --device cpu.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return 1
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

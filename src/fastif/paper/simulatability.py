@@ -99,7 +99,7 @@ def draw(result: dict[str, Any]) -> "dict[str, Figure]":
     """Draw a few points as the paper does, half of them right, and all of them for each kind of labels."""
     from fastif.integrations.plots.simulatability import draw_simulatability
 
-    titles = [" ⏐ ".join(filter(None, (one["text"], one.get("text_pair")))) for one in result["points"]]
+    titles = [" | ".join(filter(None, (one["text"], one.get("text_pair")))) for one in result["points"]]
     figures = {}
     for number, (labels, kept) in enumerate(result["variants"].items()):
         done = simulated(kept)

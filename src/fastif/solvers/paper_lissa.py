@@ -25,7 +25,11 @@ from fastif.solvers.steps import Steps
 from fastif.vectors import Block
 
 CONVERGED = 0.05  # relative residual
-RESIDUAL_EXAMPLES = {"cpu": 256, "cuda": 1024}  # that it is estimated on: little beside the steps themselves
+RESIDUAL_EXAMPLES = {"cpu": 256, "cuda": 1024}  # that it is estimated on at most
+RESIDUAL_SHARE, FEWEST = (
+    8,
+    16,
+)  # one for so many that are drawn, to cost little beside the steps; and no fewer than these
 
 Look = Callable[[int, Callable[[], Block]], None]
 
@@ -172,7 +176,9 @@ class PreparedPaperLiSSA:
     def _part(self) -> CurvatureOperator:
         """The operator over some examples, on which the residual is estimated: that is for the record alone."""
         device = next(iter(self.operator.model.parameters.values())).device.type
-        return self.operator.alone().subsample(RESIDUAL_EXAMPLES.get(device, 4096), seed=self.knobs.seed)
+        drawn = self.knobs.depth * self.knobs.batch_size * self.knobs.repeats
+        most = RESIDUAL_EXAMPLES.get(device, 4096)
+        return self.operator.alone().subsample(max(FEWEST, min(most, drawn // RESIDUAL_SHARE)), seed=self.knobs.seed)
 
     def _report(self, step: int, state: Block) -> None:
         self.operator.progress("solving", step, self.knobs.depth)

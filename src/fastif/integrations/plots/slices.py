@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Rectangle
 
 from fastif.apps.slices import Comparison, Pair, Slice
@@ -79,7 +80,7 @@ def draw_correlations(found: Comparison) -> Figure:
     names = [it.name for it in found.slices]
     size = max(3.6, 1.6 + 0.95 * min(len(names), MOST_NUMBERS))
     with look(), mpl.rc_context({"axes.grid": False}):
-        figure = Figure(figsize=(size + 1.2, size))
+        figure = Figure(figsize=(size + 1.4, size), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.06))
         axes = figure.subplots()
         grid = np.full((len(names), len(names)), np.nan)
         numbers = {name: number for number, name in enumerate(names)}
