@@ -13,6 +13,7 @@ from rich.text import Text
 
 OUT = Console(highlight=False, soft_wrap=True)
 ERR = Console(stderr=True, highlight=False, soft_wrap=True)
+_quiet = False
 
 
 class _Rate(ProgressColumn):
@@ -72,14 +73,23 @@ class Bars:
     def __call__(self, stage: str, done: int, total: int, /) -> None:
         """Hear that `done` of `total` of a stage is finished."""
         task = self._tasks.get(stage)
+        if _quiet:
+            return
         if task is None or (done == 0 and self._bars.tasks[self._bars.task_ids.index(task)].finished):
             task = self._tasks[stage] = self._bars.add_task(stage, total=total)
         self._bars.update(task, completed=done, total=total)
 
 
+def be_quiet() -> None:
+    """Say nothing more but errors: another process of the same command says it all."""
+    global _quiet
+    _quiet = True
+
+
 def note(words: str) -> None:
     """Tell a person something on stderr, where it is in nobody's way."""
-    ERR.print(Text(words))
+    if not _quiet:
+        ERR.print(Text(words))
 
 
 def print_json(content: Any) -> None:

@@ -10,11 +10,13 @@ import typer
 
 import fastif
 from fastif.cli import candidates as scored
-from fastif.cli import options
+from fastif.cli import options, several
 from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.draw import draw_explanation
 from fastif.cli.evidence import explain_queries
 from fastif.cli.loading import as_examples, load_model, load_table, only_trained_on, plain_arguments
+from fastif.distributed import Team
+from fastif.distributed.plan import told
 from fastif.errors import ConfigurationError, StoredFileError
 from fastif.integrations.huggingface import TextClassifier
 from fastif.integrations.tables import TextTable, table_of
@@ -76,6 +78,7 @@ def explain(
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
     candidates: scored.Option = scored.AUTO,
+    nproc: several.Nproc = None,
     as_json: options.Json = False,
 ) -> None:
     """Find the training examples that made a model predict what it did.
@@ -84,9 +87,13 @@ def explain(
     the whole training set, or on a CPU where that takes long over what may matter of it. Without a label, the model's
     own prediction is explained.
     """
-    arguments = {name: value for name, value in locals().items() if name not in ("out", "as_json")}
+    arguments = {name: value for name, value in locals().items() if name not in ("out", "as_json", "nproc")}
+    if several.start_over(nproc):
+        return
     with Bars(quiet=as_json) as bars:
         result = perform(arguments, out, bars)
+    if result is None:  # of a process that helped
+        return
     if as_json:
         print_json(result)
     else:
@@ -95,13 +102,23 @@ def explain(
         note(f"Written to {out}: explanation.json, and the scores of all training examples as scores.safetensors.")
 
 
-def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> dict[str, Any]:
-    """Do what the arguments of the command ask for, in a run directory where there is one."""
+def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> dict[str, Any] | None:
+    """Do what the arguments of the command ask for, in a run directory where there is one.
+
+    As one of several processes, only the first returns a result.
+    """
+    with several.team_for(arguments["device"]) as (team, device):
+        return _performed(arguments, out, progress, team, str(device))
+
+
+def _performed(
+    arguments: dict[str, Any], out: Path | None, progress: Progress, team: Team | None, device: str
+) -> dict[str, Any] | None:
     it = SimpleNamespace(**arguments)
     _check_queries(it)
     model = load_model(
         it.model,
-        device=it.device,
+        device=device,
         dtype=it.dtype,
         trainable=it.trainable,
         freeze_layers=it.freeze_layers,
@@ -111,16 +128,14 @@ def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> 
     columns = {"text": it.text, "text_pair": it.text_pair, "label": it.label}
     table = load_table(it.train, "train", slice=it.slice, split=it.split, drop_unlabelled=it.drop_unlabelled, **columns)
     table = only_trained_on(it.model, table)
-    asked = _queries(it, **columns)
 
-    def work(keep: Keep, states: Path | None) -> tuple[dict[str, Any], fastif.Scores]:
+    def explainer(keep: Keep, states: Path | None, candidates: Callable[[fastif.Examples], Any]) -> fastif.Explainer:
         train = as_examples(model, table, "train")
-        rows, queries = _chosen(model, asked, it)
-        explainer = fastif.Explainer(
+        return fastif.Explainer(
             model,
             train,
             solver=Auto(seed=it.seed),
-            candidates=scored.chosen(it.candidates, model, train, len(queries)),
+            candidates=candidates(train),
             damping="auto" if it.damping is None else it.damping,
             batch_size=it.batch_size or BATCH_SIZE.get(model.device.type),
             progress=progress,
@@ -128,24 +143,39 @@ def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> 
             keep=keep,
             precision=options.precision(it.dtype),
             memory_budget=options.read_bytes(it.memory_budget),
+            team=team,
         )
-        result, scores = explain_queries(explainer, queries, rows, table, top=it.top)
+
+    if team is not None and not team.leads:
+        with explainer(nothing_kept, None, lambda train: "all").led():
+            return None
+    asked = _queries(it, **columns)
+
+    def work(keep: Keep, states: Path | None) -> tuple[dict[str, Any], fastif.Scores]:
+        rows, queries = _chosen(model, asked, it)
+        ready = explainer(keep, states, lambda train: scored.chosen(it.candidates, model, train, len(queries)))
+        for line in () if team is None else told(team, model, ready.train, len(queries)):
+            note(line)
+        with ready.led():
+            result, scores = explain_queries(ready, queries, rows, table, top=it.top)
         return {**result, "query_slices": _slices(asked, rows)}, scores
 
     if out is None:
         return work(nothing_kept, None)[0]
     read = {"model": model.weights_sha256(), "train": table.sha256, "queries": asked.sha256}
     request = {"command": "explain", "arguments": plain_arguments(arguments), "read": read}
-    return _into_run(out, request, table, work)
+    return _into_run(out, request, table, work, team)
 
 
 Work = Callable[[Keep, Path | None], tuple[dict[str, Any], fastif.Scores]]
 
 
-def _into_run(out: Path, request: dict[str, Any], table: TextTable, work: Work) -> dict[str, Any]:
+def _into_run(out: Path, request: dict[str, Any], table: TextTable, work: Work, team: Team | None) -> dict[str, Any]:
     """Do the work in a run directory, or what is left of it."""
     with RunStore.begin(out, request) as store:
         if store.is_complete:
+            if team is not None:
+                team.tell({"do": "end"})
             note(f"{out} is a finished run of the same request; this is what it found.")
             found: dict[str, Any] = store.json("explanation.json")
             return found

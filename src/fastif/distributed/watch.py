@@ -22,7 +22,7 @@ class Watch:
     """Signs of life of all processes."""
 
     def __init__(self, store: Store, rank: int, ranks: int, hosts: list[str]) -> None:
-        self._store, self._rank, self._hosts = store, rank, hosts
+        self._store, self._rank, self.hosts = store, rank, hosts
         self._others = [other for other in range(ranks) if other != rank]
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._beat, self._guard)]
         self._last_answer = time.monotonic()
@@ -65,7 +65,7 @@ class Watch:
 
     def name(self, rank: int) -> str:
         """Return a process in words."""
-        return f"rank {rank} (on {self._hosts[rank]})"
+        return f"rank {rank} (on {self.hosts[rank]})"
 
     def _beat(self) -> None:
         """Say that this process is alive, and look whether the others are."""
@@ -106,7 +106,7 @@ class Watch:
         self._found.set()
 
     def _cut_off(self) -> str:
-        return f"{self.name(self._rank)} cannot reach the machine of rank 0 ({self._hosts[0]}) any more"
+        return f"{self.name(self._rank)} cannot reach the machine of rank 0 ({self.hosts[0]}) any more"
 
     def _quietly_set(self, key: str, value: str) -> None:
         with contextlib.suppress(RuntimeError):  # nobody is left to read it
