@@ -5,8 +5,8 @@ unless said otherwise) and H the mean curvature over `hessian_data`: gradients o
 of the training data.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from numbers import Integral
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selec
 from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
-from fastif.distributed import Duties, Leader, Team, share_of, work
+from fastif.distributed import Team, share_of
 from fastif.errors import ConfigurationError, ModelError
 from fastif.explanation import Explanation, QueryExplanation, strongest
 from fastif.held import held_view
@@ -31,12 +31,12 @@ from fastif.model import TorchModel
 from fastif.pieces import Pieces
 from fastif.precision import Precision, matmuls
 from fastif.prefix import PrefixCache
-from fastif.progress import Progress, offset, resolve, silent
+from fastif.progress import Progress, offset, resolve
 from fastif.queries import Queries
 from fastif.rescoring import rescore_top
 from fastif.resources import VECTORS_IN_A_SOLVE, Resources
+from fastif.scanning import Scanner
 from fastif.scores import Scores
-from fastif.scoring import Choices, scan
 from fastif.self_influence import self_influence
 from fastif.solvers import Auto, Identity, PreparedSolver, Solution, Solver
 from fastif.solvers.eigen import EigenSystem
@@ -119,9 +119,15 @@ class Explainer:
         self._versions = model.versions
         self._prefix_cache, self._pieces = prefix_cache, Pieces(keep)
         self._team = team
-        self._leader = Leader(team, len(self.train)) if team is not None and team.leads else None
         self._seen = self._with_prefix(self.train)
-        self._choices = Choices(model, self._seen)
+        self._scanner = Scanner(
+            self._seen,
+            self._resources,
+            pieces=self._pieces,
+            batch_size=self.batch_size,
+            progress=self._progress,
+            team=team,
+        )
         self._operator = CurvatureOperator(
             model,
             self._seen if hessian is self.train else self._with_prefix(hessian),
@@ -130,26 +136,15 @@ class Explainer:
             batch_size=self.batch_size,
             progress=self._progress,
             keep=keep,
-            helpers=self._leader,
+            helpers=self._scanner.leader,
         )
 
-    @contextmanager
-    def led(self) -> Iterator[bool]:
-        """Work as one of a team: within this context the leader asks, and gets True; the others get False at the end.
+    def led(self) -> AbstractContextManager[bool]:
+        """Return a context to work in as one of a team: the leader asks, and gets True; others get False at the end.
 
         Without a team, this process leads itself.
         """
-        if self._team is None:
-            yield True
-            return
-        asked_for = {"scan": self._scan_some, "keys": self._keys_some}
-        duties = Duties(self._operator, len(self.train), asked_for, self._resources.working)
-        if self._leader is None:
-            work(self._team, duties)
-            yield False
-            return
-        with self._leader.leading(duties):
-            yield True
+        return self._scanner.led(self._operator)
 
     def scores(self, queries: Any, *, reduce: Literal["mean"] | None = None) -> Scores:
         """Return the influence of every candidate on every query, or on the mean over them with `reduce="mean"`."""
@@ -238,7 +233,7 @@ class Explainer:
         """
         with self._resources.working():
             placed = self._queries(queries).placed()
-            found = self._index(Nearest(k, by="features")).select(placed, self._measure)
+            found = self._scanner.index(Nearest(k, by="features")).select(placed, self._measure)
         return found.ids(len(self.train))
 
     def train_losses(self, ids: Tensor) -> Tensor:
@@ -346,7 +341,7 @@ class Explainer:
                 first = sum(map(len, values))
                 directions = vectors.join(waiting)
                 waiting.clear()
-                values.append(-selection.score(directions, partial(self._scan, notes=notes), first=first))
+                values.append(-selection.score(directions, partial(self._scanner.scan, notes=notes), first=first))
 
             held = getattr(solver, "vectors_held", VECTORS_IN_A_SOLVE)
             at_once = self._resources.queries_at_once(len(queries), held)
@@ -360,7 +355,7 @@ class Explainer:
             ids = selection.ids(len(table))
             if exact_top and self._resources.half is not None:
                 with matmuls("float32", self.model.device):
-                    rescore_top(table, ids, solutions, exact_top, partial(self._scan, exact=True))
+                    rescore_top(table, ids, solutions, exact_top, partial(self._scanner.scan, exact=True))
                 notes.append(rescoring.NOTE)
         provenance = {
             **self.provenance(),
@@ -378,7 +373,7 @@ class Explainer:
         if samples is None or not len(ids):
             return [None] * len(ids)
         with self._resources.working():
-            repeated = self._scan(samples, ids).double()
+            repeated = self._scanner.scan(samples, ids).double()
         return list((repeated.std(dim=0) / len(repeated) ** 0.5).tolist())
 
     def _select(self, queries: Queries, reduce: Literal["mean"] | None) -> Selection:
@@ -390,68 +385,7 @@ class Explainer:
     def _neighbours(self) -> Neighbours:
         """The index of the training data, made when first needed."""
         assert self._nearest is not None
-        return self._index(self._nearest)
-
-    def _index(self, nearest: Nearest) -> Neighbours:
-        """Return the index of the training data's keys, which every process of a team makes of its own examples."""
-        size = self.batch_size
-        if self._leader is None:
-            return nearest.prepare(self.model, self._seen, batch_size=size, progress=self._progress)
-        everyone, asked = self._seen.everyone(), {"by": nearest.by, "features": nearest.features}
-        made = self._leader.over_examples("keys", everyone, nothing_kept, {}, **asked)
-        return nearest.prepare(self.model, self._seen, batch_size=size, made=(part for _, (_, part) in made))
-
-    def _keys_some(self, ids: Tensor, _: Tensors, *, by: Any, features: str | None) -> Tensors:
-        """Return the keys of some examples, for the index of a team's leader."""
-        return Nearest(1, by=by, features=features).keys_of(self.model, self._seen, ids, batch_size=self.batch_size)
-
-    def _scan(
-        self, directions: Block, ids: Tensor | None, notes: list[str] | None = None, *, exact: bool = False
-    ) -> Tensor:
-        """Score, and add to the notes how that was done; `exact` never takes half precision."""
-        choice = self._choices.of(directions)
-        if notes is not None:
-            notes.append(choice.note)
-        wanted = self._seen.everyone() if ids is None else ids
-        what = "exact scores" if exact else "scores"
-        if self._leader is not None:
-            return self._scan_together(what, directions, wanted, exact=exact)
-
-        def make(some: Tensor, before: int) -> Tensors:
-            progress = offset(self._progress, before, len(wanted))
-            return self._scan_some(some, directions, exact=exact, progress=progress)
-
-        return torch.cat([part["values"] for part in self._pieces.over_examples(what, directions, wanted, make)], 1)
-
-    def _scan_some(self, ids: Tensor, directions: Block, *, exact: bool, progress: Progress = silent) -> Tensors:
-        """Score some examples; directions of another process come flat."""
-        if "flat" in directions:
-            directions = vectors.unflatten(directions["flat"], self.model.parameters)
-        values = scan(
-            self.model,
-            self._seen,
-            directions,
-            ids=ids,
-            batch_size=self.batch_size,
-            progress=progress,
-            choice=self._choices.of(directions),
-            half=None if exact else self._resources.half,
-        )
-        return {"values": values}
-
-    def _scan_together(self, what: str, directions: Block, wanted: Tensor, *, exact: bool) -> Tensor:
-        """Score as one of a team, each process its own examples."""
-        assert self._leader is not None
-        flat = {"flat": vectors.flatten(directions)}
-        table = torch.empty(len(flat["flat"]), len(wanted), dtype=vectors.dtype(directions))
-        self._progress("scoring", 0, len(wanted))
-        parts = self._leader.over_examples(
-            "scan", wanted, self._pieces.named(what, directions, wanted), flat, exact=exact
-        )
-        for done, (positions, part) in parts:
-            table[:, positions] = part["values"]
-            self._progress("scoring", done, len(wanted))
-        return table
+        return self._scanner.index(self._nearest)
 
     def _with_prefix(self, data: Examples) -> Examples:
         """Return the data as seen from above the frozen layers, where the model has such and they are kept."""

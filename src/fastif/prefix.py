@@ -239,6 +239,9 @@ class Prefixed(Examples):
         self._plain = examples
         self._make = make
 
+    def __len__(self) -> int:
+        return len(self._plain)
+
     @cached_property
     def states(self) -> States:
         """The states, computed when first needed."""

@@ -16,13 +16,13 @@ def told(team: Team, model: TorchModel, train: Examples, queries: int) -> Iterat
     ]
     hosts = sorted(set(team.watch.hosts))
     yield (
-        f"{team.ranks} processes on {len(hosts)} machine{'s' if len(hosts) > 1 else ''} ({', '.join(hosts)}). Each holds "
-        f"{min(held):,} to {max(held):,} of {len(train):,} training examples, and scores those."
+        f"{team.ranks} processes on {len(hosts)} machine{'s' if len(hosts) > 1 else ''} ({', '.join(hosts)}). Each "
+        f"holds {min(held):,} to {max(held):,} of {len(train):,} training examples, and scores those."
     )
     size = vectors.size(model.parameters) * next(iter(model.parameters.values())).element_size()
     yield (
-        f"To send: {_bytes(size)} for each vector of a product with the curvature, there and back; {_bytes(size)} for a "
-        f"query to be scored; {_bytes(4 * queries * (len(train) - held[0]))} of scores to rank 0."
+        f"To send: {_bytes(size)} for each vector of a product with the curvature, there and back; {_bytes(size)} for a"
+        f" query to be scored; {_bytes(4 * queries * (len(train) - held[0]))} of scores to rank 0."
     )
 
 

@@ -1,0 +1,129 @@
+"""Scanner: what is made of each training example, scores and keys, by this process alone or as one of a team.
+
+Knows the model, its training data as seen from above the frozen layers, and how work is kept; not what the scores are
+for.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastif import vectors
+from fastif.candidates import Nearest, Neighbours
+from fastif.curvature import CurvatureOperator
+from fastif.data import Examples
+from fastif.distributed import Duties, Leader, Team, work
+from fastif.keeping import Tensors, nothing_kept
+from fastif.pieces import Pieces
+from fastif.progress import Progress, offset, silent
+from fastif.resources import Resources
+from fastif.scoring import Choices, scan
+from fastif.vectors import Block
+
+MakeOf = Callable[..., Tensors]
+
+
+class Scanner:
+    """Scores and keys of the training data.
+
+    Args:
+        seen: the training data, as seen from above the frozen layers.
+        resources: the model, and how it is worked with.
+        pieces: where finished parts are kept.
+        batch_size: examples that go through the model together.
+        progress: hears how far it is.
+        team: this process among others, None if there are none.
+    """
+
+    def __init__(
+        self,
+        seen: Examples,
+        resources: Resources,
+        *,
+        pieces: Pieces,
+        batch_size: int,
+        progress: Progress,
+        team: Team | None,
+    ) -> None:
+        self._seen, self._resources, self._pieces = seen, resources, pieces
+        self._batch_size, self._progress, self._team = batch_size, progress, team
+        self._choices = Choices(resources.model, seen)
+        self.leader = Leader(team, len(seen)) if team is not None and team.leads else None
+
+    @contextmanager
+    def led(self, operator: CurvatureOperator) -> Iterator[bool]:
+        """Work as one of a team: within this context the leader asks, and gets True; others get False at the end."""
+        if self._team is None:
+            yield True
+            return
+        asked_for: dict[str, MakeOf] = {"scan": self._scored, "keys": self._keys}
+        duties = Duties(operator, len(self._seen), asked_for, self._resources.working)
+        if self.leader is None:
+            work(self._team, duties)
+            yield False
+            return
+        with self.leader.leading(duties):
+            yield True
+
+    def scan(
+        self, directions: Block, ids: Tensor | None, notes: list[str] | None = None, *, exact: bool = False
+    ) -> Tensor:
+        """Score, and add to the notes how that was done; `exact` never takes half precision."""
+        if notes is not None:
+            notes.append(self._choices.of(directions).note)
+        wanted = self._seen.everyone() if ids is None else ids
+        what = "exact scores" if exact else "scores"
+        if self.leader is not None:
+            return self._scan_together(what, directions, wanted, exact=exact)
+
+        def make(some: Tensor, before: int) -> Tensors:
+            progress = offset(self._progress, before, len(wanted))
+            return self._scored(some, directions, exact=exact, progress=progress)
+
+        return torch.cat([part["values"] for part in self._pieces.over_examples(what, directions, wanted, make)], 1)
+
+    def _scan_together(self, what: str, directions: Block, wanted: Tensor, *, exact: bool) -> Tensor:
+        """Score as one of a team, each process its own examples."""
+        assert self.leader is not None
+        flat = {"flat": vectors.flatten(directions)}
+        table = torch.empty(len(flat["flat"]), len(wanted), dtype=vectors.dtype(directions))
+        self._progress("scoring", 0, len(wanted))
+        kept = self._pieces.named(what, directions, wanted)
+        for done, (positions, part) in self.leader.over_examples("scan", wanted, kept, flat, exact=exact):
+            table[:, positions] = part["values"]
+            self._progress("scoring", done, len(wanted))
+        return table
+
+    def _scored(self, ids: Tensor, directions: Block, *, exact: bool, progress: Progress = silent) -> Tensors:
+        """Score some examples; directions of another process come flat."""
+        model = self._resources.model
+        if "flat" in directions:
+            directions = vectors.unflatten(directions["flat"], model.parameters)
+        values = scan(
+            model,
+            self._seen,
+            directions,
+            ids=ids,
+            batch_size=self._batch_size,
+            progress=progress,
+            choice=self._choices.of(directions),
+            half=None if exact else self._resources.half,
+        )
+        return {"values": values}
+
+    def index(self, nearest: Nearest) -> Neighbours:
+        """Return the index of the training data's keys, which every process of a team makes of its own examples."""
+        how: dict[str, Any] = {"batch_size": self._batch_size, "progress": self._progress}
+        if self.leader is not None:
+            asked = {"by": nearest.by, "features": nearest.features}
+            made = self.leader.over_examples("keys", self._seen.everyone(), nothing_kept, {}, **asked)
+            how["made"] = (part for _, (_, part) in made)
+        return nearest.prepare(self._resources.model, self._seen, **how)
+
+    def _keys(self, ids: Tensor, _: Tensors, *, by: Any, features: str | None) -> Tensors:
+        """Return the keys of some examples, for the index of a team's leader."""
+        nearest = Nearest(1, by=by, features=features)
+        return nearest.keys_of(self._resources.model, self._seen, ids, batch_size=self._batch_size)

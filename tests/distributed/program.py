@@ -1,0 +1,78 @@
+"""What the processes of a test run: the same questions to a team and to a process alone, compared by the leader."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import fastif
+from fastif.distributed import Team
+from fastif.prefix import PrefixCache
+from fastif.store import RunStore
+from tests.integrations.huggingface import tiny
+from tests.problems import case, model_of
+
+SOLVERS: dict[str, Any] = {
+    "cg": fastif.ConjugateGradient(tolerance=1e-10),
+    "preconditioned": fastif.ConjugateGradient(tolerance=1e-10, preconditioner_rank=5),
+    "paper": fastif.LiSSA.paper(damp=0.05, scale=20, depth=20, repeats=3),
+    "lissa": fastif.LiSSA(depth=20, repeats=3, batch_size=2),
+    "woodbury": fastif.Woodbury(),
+    "exact": fastif.Exact(),
+    "identity": fastif.Identity(),
+}
+
+
+def problem(name: str, dtype: torch.dtype) -> tuple[Any, Any, Any]:
+    """Return a model, its training data and queries."""
+    if name == "bert":
+        from fastif.integrations.huggingface import TextClassifier
+
+        model = TextClassifier(tiny.module_of("bert", dtype=dtype), tiny.tokenizer_of("bert"))
+        train = model.examples(list(tiny.TEXTS) * 3, list(tiny.LABELS) * 3)
+        return model, train, model.examples(list(tiny.QUERIES), list(tiny.QUERY_LABELS))
+    it = case(name, dtype)
+    return model_of(it), it.train, it.queries
+
+
+def main(asked: dict[str, Any]) -> None:
+    """Compare, and print what came out as JSON."""
+    dtype = getattr(torch, asked.get("dtype", "float64"))
+    options: dict[str, Any] = {
+        "solver": SOLVERS[asked["solver"]],
+        "curvature": asked.get("curvature", "gauss-newton"),
+        "damping": 0.3,
+        "candidates": fastif.Nearest(6, by=asked["nearest"]) if "nearest" in asked else "all",
+    }
+    model, train, queries = problem(asked["case"], dtype)
+    if "few" in asked:
+        train = tuple(column[: asked["few"]] for column in train)
+    with Team.joined(torch.device("cpu")) as team:
+        if asked.get("store") and team.leads:
+            with RunStore.begin(Path(asked["store"]), {"asked": "the same"}) as store:
+                seen = scored(model, train, queries, team, keep=store.piece, **options)
+        else:
+            seen = scored(model, train, queries, team, **options)
+        if not team.leads:
+            return
+        fresh = problem(asked["case"], dtype)[0]
+        alone = fastif.Explainer(fresh, train, **options).scores(queries)
+        error = float((seen.values - alone.values).abs().max() / alone.values.abs().max())
+        sent = {kind: [traffic.calls, traffic.bytes] for kind, traffic in team.sent.items()}
+        parameters = sum(tensor.numel() for tensor in fresh.parameters.values())
+        found = {"error": error, "ids": torch.equal(seen.train_ids, alone.train_ids), "sent": sent}
+        print(json.dumps({**found, "parameters": parameters, "values": seen.values.sum().item()}))
+
+
+def scored(model: Any, train: Any, queries: Any, team: Team, **options: Any) -> Any:
+    """Return the scores, of the leader; None of the others."""
+    explainer = fastif.Explainer(model, train, team=team, prefix_cache=PrefixCache(), **options)
+    with explainer.led() as leads:
+        return explainer.scores(queries) if leads else None
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(json.loads(sys.argv[1]))
