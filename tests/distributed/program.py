@@ -1,15 +1,18 @@
 """What the processes of a test run: the same questions to a team and to a process alone, compared by the leader."""
 
 import json
+import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import fastif
-from fastif.distributed import Team
+from fastif.distributed import Team, watch
 from fastif.prefix import PrefixCache
+from fastif.scanning import Scanner
 from fastif.store import RunStore
 from tests.integrations.huggingface import tiny
 from tests.problems import case, model_of
@@ -49,6 +52,9 @@ def main(asked: dict[str, Any]) -> None:
     model, train, queries = problem(asked["case"], dtype)
     if "few" in asked:
         train = tuple(column[: asked["few"]] for column in train)
+    watch.LOST = asked.get("lost", watch.LOST)
+    if "pause" in asked:
+        slowed(asked["pause"], asked.get("fails"))
     with Team.joined(torch.device("cpu")) as team:
         if asked.get("store") and team.leads:
             with RunStore.begin(Path(asked["store"]), {"asked": "the same"}) as store:
@@ -64,6 +70,19 @@ def main(asked: dict[str, Any]) -> None:
         parameters = sum(tensor.numel() for tensor in fresh.parameters.values())
         found = {"error": error, "ids": torch.equal(seen.train_ids, alone.train_ids), "sent": sent}
         print(json.dumps({**found, "parameters": parameters, "values": seen.values.sum().item()}))
+
+
+def slowed(seconds: float, fails: int | None) -> None:
+    """Take a while over each chunk, so that there is time to kill a process; or fail by itself."""
+    original = Scanner._scored
+
+    def slow(self: Scanner, *given: Any, **more: Any) -> Any:
+        time.sleep(seconds)
+        if fails is not None and int(os.environ["RANK"]) == fails:
+            raise OSError(28, "No space left on device")
+        return original(self, *given, **more)
+
+    Scanner._scored = slow  # type: ignore[method-assign]
 
 
 def scored(model: Any, train: Any, queries: Any, team: Team, **options: Any) -> Any:

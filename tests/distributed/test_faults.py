@@ -1,0 +1,66 @@
+"""A process that is killed or fails: the others end soon and name it, and what was finished is not done again."""
+
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.distributed.started import Started, start
+
+ASKED: dict[str, Any] = {"case": "mlp_dropout", "solver": "identity", "pause": 0.15, "lost": 3.0}
+
+
+def finished(store: Path) -> set[str]:
+    return {file.name for file in (store / "parts").glob("*.safetensors")}
+
+
+def wait_for(store: Path, pieces: int, team: Started) -> None:
+    until = time.monotonic() + 120
+    while len(finished(store)) < pieces:
+        assert time.monotonic() < until, "no piece was finished"
+        assert all(process.poll() is None for process in team.processes), team.wait()
+        time.sleep(0.02)
+
+
+def killed_and_gone_on(store: Path, seed: int) -> None:
+    """Kill one of three at some moment, see the others end, and go on with another number of processes."""
+    draw = random.Random(seed)
+    victim, moment, ranks = draw.randrange(3), draw.randrange(1, 12), draw.choice([1, 2, 3])
+    team = start(3, json.dumps({**ASKED, "store": str(store)}))
+    wait_for(store, moment, team)
+    began = time.monotonic()
+    team.processes[victim].kill()
+    for rank, (status, _, err) in enumerate(team.wait(60)):
+        if rank != victim:
+            assert status not in (0, None), f"rank {rank} went on"
+            assert f"rank {victim}" in err, f"rank {rank} says: {err[-800:]}"
+    assert time.monotonic() - began < 60
+    kept = finished(store)
+    stamps = {name: (store / "parts" / name).stat().st_mtime_ns for name in kept}
+    ended = start(ranks, json.dumps({**ASKED, "store": str(store), "pause": 0.0})).wait()
+    assert all(status == 0 for status, _, _ in ended), ended
+    found = json.loads(ended[0][1])
+    assert found["error"] < 1e-9
+    assert found["ids"]
+    assert {name: (store / "parts" / name).stat().st_mtime_ns for name in kept} == stamps  # none was made again
+
+
+def test_a_killed_process_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
+    killed_and_gone_on(tmp_path / "run", seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 30))
+def test_random_kills(seed: int, tmp_path: Path) -> None:
+    killed_and_gone_on(tmp_path / "run", seed)
+
+
+def test_a_process_that_fails_says_why_to_the_others() -> None:
+    ended = start(3, json.dumps({**ASKED, "fails": 1})).wait()
+    assert all(status != 0 for status, _, _ in ended)
+    for rank in (0, 2):
+        assert "rank 1" in ended[rank][2]
+        assert "No space left on device" in ended[rank][2]
