@@ -277,14 +277,14 @@ FEW_RECIPE = Recipe(epochs=5, batch_size=32, learning_rate=1e-4, weight_decay=0.
 SMALL_RECIPE = Recipe(epochs=3, batch_size=32, learning_rate=2e-4, weight_decay=0.005, dev_share=0.0, max_length=96)
 SMOKE_RECIPE = Recipe(epochs=12, batch_size=16, learning_rate=5e-3, weight_decay=0.005, dev_share=0.0, max_length=48)
 
-# the paper's lambda, with a larger damp and a smaller scale: the same fixed point, in a tenth of the steps
-SMALL_NLI = SolverSettings(0.05, 1e3, 100)
-SMALL_HANS = SolverSettings(0.05, 1e5, 100)
-SMALL_STEPS = SolverSettings(0.2, 2.5e4, 25)  # the same lambda again, for a solve in every step
-SMALL_ORIGINAL = SolverSettings(0.05, 1e3, 100, batch_size=8, repeats=1)
+# the paper's lambda, with a larger damp and a smaller scale: the same fixed point, in a twentieth of the steps or fewer
+SMALL_NLI = SolverSettings(0.1, 500, 50)
+SMALL_HANS = SolverSettings(0.2, 2.5e4, 25)
+SMALL_ORIGINAL = replace(SMALL_NLI, batch_size=8, repeats=1)
+SMALL_HVP = SolverSettings(0.05, 1e3, 100)  # slower, so that there is something to be seen over J
 SMOKE_SOLVER = SolverSettings(0.1, 500, 12, batch_size=2, repeats=2)
 SMOKE_ORIGINAL = SolverSettings(0.1, 500, 12, batch_size=8, repeats=1)
-SMALL_CORRECTION = CorrectionSettings(SMALL_STEPS, steps=6, learning_rate=1e-2, k=100, watched=240)
+SMALL_CORRECTION = CorrectionSettings(SMALL_HANS, steps=6, learning_rate=3e-3, k=100, watched=240)
 SMOKE_CORRECTION = CorrectionSettings(
     replace(SMOKE_SOLVER, depth=3), anchors=4, points=4, steps=2, learning_rate=5e-2, k=10, repeats=2
 )
@@ -312,7 +312,7 @@ SCALES: dict[str, Settings] = {
         ),
         recipes=_recipes(SMALL_RECIPE),
         table1=Table1Settings(None, queries=2, depth=4, fast_depth=40, sample=20, candidates=(500, 50)),
-        hvp=HvpSettings(1, 1, (40, 60, 80, 100), (1, 4, 8), (1, 4), examples=300, solver=SMALL_NLI),
+        hvp=HvpSettings(1, 1, (40, 60, 80, 100), (1, 4, 8), (1, 4), examples=300, solver=SMALL_HVP),
         recall=RecallSettings(
             4, 4, (10, 50, 100, 200, 500), (10, 100), dampings=(SMALL_NLI.damping, "auto"), curvature_examples=150
         ),
@@ -327,7 +327,7 @@ SCALES: dict[str, Settings] = {
         correction_mnli=SMALL_CORRECTION,
         augmentation_hans=SMALL_CORRECTION,
         augmentation_anli=SMALL_CORRECTION,
-        amazon=CorrectionSettings(SMALL_NLI, anchors=50, points=50, steps=5, k=250, learning_rate=1e-2, watched=250),
+        amazon=CorrectionSettings(SMALL_NLI, anchors=50, points=50, steps=5, k=250, learning_rate=3e-3, watched=250),
     ),
     "smoke": Settings(
         scale="smoke",
