@@ -66,7 +66,7 @@ def test_products_from_factors_equal_the_dense_matrix(name: str) -> None:
         return
     rows = torch.randn(6, operator.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     block = as_block(rows, operator)
-    seen = operator._mean(operator._factored, block)
+    seen = operator._mean("factors", block)
     assert relative_error(vectors.flatten(seen), rows @ matrix(name, "gauss-newton")) < 1e-9
     batch = operator.batch(torch.arange(6))
     for groups in (2, 3, 6):

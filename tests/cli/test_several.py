@@ -1,0 +1,48 @@
+"""`fastif explain --nproc 2` says what one process says, and finds its own finished run again."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fastif.cli.several import _without
+
+ROOT = Path(__file__).parents[2]
+
+
+def in_two(line: list[str]) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    program = [sys.executable, "-m", "fastif", *line, "--nproc", "2"]
+    return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_two_processes_of_one_command(folder: Path, tmp_path: Path) -> None:
+    given = ["--train", str(folder / "train.csv"), "--query", str(folder / "query.csv")]
+    line = ["explain", str(folder / "model"), *given, "-o", str(tmp_path / "why")]
+    ended = in_two(line)
+    assert ended.returncode == 0, ended.stderr
+    assert "2 processes on 1 machine" in ended.stderr
+    assert ended.stderr.count("Model:") == 1  # one process speaks
+    seen, alone = (json.loads((each / "why" / "explanation.json").read_text()) for each in (tmp_path, folder))
+    for mine, theirs in zip(seen["queries"], alone["queries"], strict=True):
+        for side in ("helpful", "harmful"):
+            assert [it["index"] for it in mine[side]] == [it["index"] for it in theirs[side]]
+            scores = [[it["score"] for it in each[side]] for each in (mine, theirs)]
+            assert scores[0] == pytest.approx(scores[1], rel=1e-4)
+    again = in_two(line)
+    assert again.returncode == 0, again.stderr
+    assert "finished run of the same request" in again.stderr
+
+
+def test_an_error_of_several_is_told_once_and_without_a_traceback(tmp_path: Path) -> None:
+    ended = in_two(["explain", str(tmp_path), "--train", "nowhere.csv", "--query-text", "dull"])
+    assert ended.returncode != 0
+    assert "Error:" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_nproc_is_taken_off_the_line() -> None:
+    assert _without(["explain", "--nproc", "2", "m", "--nproc=3", "--top", "5"]) == ["explain", "m", "--top", "5"]
