@@ -18,6 +18,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_BODY = 64 * 1024
 LONGEST_PATH = 512
+TOO_LARGE = "The body is too large."
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -31,10 +32,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-
-
-class TooLargeError(Exception):
-    """A body is larger than it may be, though it did not say so."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +61,22 @@ class Guard:
             return
         prefix = f"/{self.token}"
         inner = {**scope, "path": scope["path"][len(prefix) :] or "/", "raw_path": None}
-        started = False
+        body = _Body(receive)
+        ended = False
 
         async def sending(message: Message) -> None:
-            nonlocal started
+            nonlocal ended
+            if ended:
+                return
+            if body.is_too_large:  # whatever the application made of it
+                ended = True
+                await _refuse(send, 413, TOO_LARGE)
+                return
             if message["type"] == "http.response.start":
-                started = True
                 message = {**message, "headers": [*message["headers"], *_headers()]}
             await send(message)
 
-        try:
-            await self.app(inner, _counted(receive), sending)
-        except TooLargeError:
-            if not started:
-                await _refuse(send, 413, "The body is too large.")
+        await self.app(inner, body.receive, sending)
 
     def _refused(self, scope: Scope) -> tuple[int, str] | None:
         headers = _first(scope)
@@ -94,7 +93,7 @@ class Guard:
             return 404, "There is nothing here. Open the address that fastif serve printed, with its token."
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or int(length) > MOST_BODY:
-            return 413, "The body is too large."
+            return 413, TOO_LARGE
         return None
 
 
@@ -105,19 +104,21 @@ def _first(scope: Scope) -> dict[str, str]:
     return found
 
 
-def _counted(receive: Receive) -> Receive:
-    """Return a receiver that stops when more comes than may, whatever the header said."""
-    seen = 0
+class _Body:
+    """A body that ends when more comes than may, whatever the header said."""
 
-    async def receiving() -> Message:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > MOST_BODY:
-            raise TooLargeError
-        return message
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._seen = 0
 
-    return receiving
+    @property
+    def is_too_large(self) -> bool:
+        return self._seen > MOST_BODY
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._seen += len(message.get("body", b""))
+        return {"type": "http.request", "body": b"", "more_body": False} if self.is_too_large else message
 
 
 def _headers() -> list[tuple[bytes, bytes]]:

@@ -60,12 +60,15 @@ def is_loopback(host: str) -> bool:
 
 def listen(host: str = LOOPBACK, port: int = 0) -> Address:
     """Take a port, any free one unless it is given, and draw a token."""
+    listener = None
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
     except OSError as error:
+        if listener is not None:
+            listener.close()
         raise ConfigurationError(
             f"{host}:{port} cannot be listened on: {error}. Choose another --port, or none, and a free one is taken."
         ) from error

@@ -36,7 +36,7 @@ export function say(words) {
 }
 
 export function choice(label, options, value, onChange) {
-  const select = el("select", { on: { change: (event) => onChange(event.target.value) } });
+  const select = el("select", { "aria-label": label, on: { change: (event) => onChange(event.target.value) } });
   for (const [name, words] of options) select.append(el("option", { value: name, text: words }));
   select.value = value;
   return el("label", { class: "field" }, el("span", { text: label }), select);

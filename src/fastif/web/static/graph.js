@@ -85,7 +85,7 @@ export class Graph {
       byId("graph-buttons"),
       button("+", "Zoom in", () => this.zoomBy(1.5)),
       button("−", "Zoom out", () => this.zoomBy(1 / 1.5)),
-      button("All", "Show the whole graph", () => state.set({ view: { x: 0, y: 0, zoom: 1 } })),
+      button("All", "All of the graph", () => state.set({ view: { x: 0, y: 0, zoom: 1 } })),
       this.lassoButton,
     );
     this.showSlider();
@@ -229,18 +229,18 @@ export class Graph {
     const context = this.layers[1].getContext("2d");
     const [x, y] = this.toScreen(0, 0);
     const circle = { x, y, radius: this.radius * this.state.now.view.zoom };
-    for (const ring of this.where.rings) {
-      context.strokeStyle = this.palette.line;
-      context.beginPath();
-      context.arc(x, y, ring.outer * circle.radius, 0, 2 * Math.PI);
-      context.stroke();
-    }
     const of = this.state.now.rings === "slice" ? this.run.train_slice : this.run.train_label;
     paintTrain(context, this.current, {
       isActive: (node) => this.rank[node] < this.shown,
       colourOf: (node) => (this.ringed ? this.palette.categories[of[node] % 6] : this.palette.muted),
       palette: this.palette,
     });
+    for (const ring of this.where.rings) {
+      context.strokeStyle = this.palette.line;
+      context.beginPath();
+      context.arc(x, y, ring.outer * circle.radius, 0, 2 * Math.PI);
+      context.stroke();
+    }
     paintQueries(context, this.current, this.palette, (row) => this.out[row]);
     paintArcs(context, this.run.head.slices, circle, this.palette);
   }

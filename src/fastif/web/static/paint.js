@@ -3,7 +3,9 @@
 const BATCH = 400; // edges of one width that are stroked together, at most
 const NARROW = 460; // pixels
 const FONT = "12px system-ui, sans-serif";
-const BUDGET = 24; // milliseconds of drawing before the browser gets its turn
+const FIRST_PIECE = 1500; // edges before the browser gets its turn; later pieces grow and shrink with its pace
+const PACE = [40, 90]; // milliseconds of a frame below which pieces grow, and above which they shrink
+const MANY = 20000; // points that are set as pixels
 
 export function colours() {
   const style = getComputedStyle(document.documentElement);
@@ -40,9 +42,17 @@ export function paintEdges(canvas, scene, count, { accept, palette, done }) {
   context.globalCompositeOperation = "destination-over";
   context.lineCap = "round";
 
+  let size = FIRST_PIECE;
+  let last = performance.now();
+
   function piece() {
-    const until = performance.now() + BUDGET;
-    while (at < count && performance.now() < until) {
+    // strokes are only noted down here, and drawn by the browser afterwards: what a piece costs is seen a frame later
+    const taken = performance.now() - last;
+    last = performance.now();
+    if (at && taken < PACE[0]) size *= 1.6;
+    if (at && taken > PACE[1]) size = Math.max(FIRST_PIECE / 2, size / 2);
+    const until = Math.min(count, at + Math.round(size));
+    while (at < until) {
       const end = Math.min(count, at + batch);
       const strength = Math.abs(run.edge_value[at]) / strongest;
       context.lineWidth = edgeWidth(strength);
@@ -69,29 +79,54 @@ export function paintEdges(canvas, scene, count, { accept, palette, done }) {
 }
 
 export function paintTrain(context, scene, { isActive, colourOf, palette }) {
+  if (scene.run.nodes > MANY) return paintPixels(context, scene, { isActive, colourOf, palette });
   const { run, x1, y1 } = scene;
-  const { clientWidth: width, clientHeight: height } = context.canvas;
-  const many = run.nodes > 20000;
   const active = [];
   context.fillStyle = palette.muted;
-  context.globalAlpha = many ? 0.12 : 0.28;
-  const size = many ? 1 : 1.6;
+  context.globalAlpha = 0.28;
   for (let node = 0; node < run.nodes; node += 1) {
-    const x = x1[node];
-    if (!(x > -4 && x < width + 4)) continue;
+    if (Number.isNaN(x1[node])) continue;
     if (isActive(node)) active.push(node);
-    else context.fillRect(x - size / 2, y1[node] - size / 2, size, size);
+    else context.fillRect(x1[node] - 0.8, y1[node] - 0.8, 1.6, 1.6);
   }
   context.globalAlpha = 1;
-  let last = "";
   for (const node of active) {
-    if (!(y1[node] > -4 && y1[node] < height + 4)) continue;
-    const colour = colourOf(node);
-    if (colour !== last) context.fillStyle = last = colour;
-    const radius = Math.min(3.6, 1.2 + 0.2 * Math.sqrt(run.touched(node)));
-    if (active.length > 20000) context.fillRect(x1[node] - 0.8, y1[node] - 0.8, 1.6, 1.6);
-    else dot(context, x1[node], y1[node], radius);
+    context.fillStyle = colourOf(node);
+    dot(context, x1[node], y1[node], Math.min(3.6, 1.2 + 0.2 * Math.sqrt(run.touched(node))));
   }
+  return undefined;
+}
+
+// Very many points, each a pixel or four, more opaque where they lie on each other.
+function paintPixels(context, scene, { isActive, colourOf, palette }) {
+  const { run, x1, y1 } = scene;
+  const { width, height } = context.canvas;
+  const dense = width / context.canvas.clientWidth;
+  const image = new ImageData(width, height);
+  const parsed = new Map();
+  const rgb = (colour) => {
+    if (!parsed.has(colour)) parsed.set(colour, [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)));
+    return parsed.get(colour);
+  };
+  const set = (x, y, [red, green, blue], alpha) => {
+    const at = 4 * (y * width + x);
+    image.data[at] = red;
+    image.data[at + 1] = green;
+    image.data[at + 2] = blue;
+    image.data[at + 3] += alpha; // stops at 255
+  };
+  for (const wanted of [false, true]) {
+    for (let node = 0; node < run.nodes; node += 1) {
+      const x = Math.round(x1[node] * dense);
+      const y = Math.round(y1[node] * dense);
+      if (!(x >= 0 && x < width - 1 && y >= 0 && y < height - 1) || isActive(node) !== wanted) continue;
+      const colour = rgb(wanted ? colourOf(node) : palette.muted);
+      const alpha = wanted ? 150 : 24;
+      set(x, y, colour, alpha);
+      if (wanted) for (const [dx, dy] of [[1, 0], [0, 1], [1, 1]]) set(x + dx, y + dy, colour, alpha);
+    }
+  }
+  context.putImageData(image, 0, 0);
 }
 
 export function paintQueries(context, scene, palette, isOut) {
