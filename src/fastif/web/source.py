@@ -5,7 +5,7 @@ Knows the files of a run directory. Does not know the model, what is shown, or h
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ class RunContent:
     place: str
     explanation: Mapping[str, Any]
     scores: Scores
-    train: list[Row]
+    train: Sequence[Row]
     request: Mapping[str, Any] = field(default_factory=dict)
-    suspects: list[Row] = field(default_factory=list)
+    suspects: Sequence[Row] = field(default_factory=list)
 
 
 def read_run(path: Path, *, audit: Path | None = None) -> RunContent:
