@@ -182,6 +182,21 @@ def test_marks_are_exported_and_a_reload_restores_everything(page: Any, exported
     assert chooser(page, "Predicted").input_value() == "true"
 
 
+def test_another_address_changes_the_page(page: Any, exported: str) -> None:
+    ready(page, exported)
+    page.evaluate("() => { location.hash = '#q=3&right=false&kind=harmful&n=7'; }")
+    page.wait_for_timeout(100)
+    assert page.locator("#detail-title").inner_text() == "The chosen prediction"
+    assert chooser(page, "Predicted").input_value() == "false"
+    assert chooser(page, "Show").input_value() == "harmful"
+    assert "7 strongest" in page.locator("#graph-tools").inner_text()
+    page.evaluate("() => { location.hash = '#q=99&t=-1&view=a,b,c&marks=5~explode&rings=x&n=1e9'; }")
+    page.wait_for_timeout(100)
+    assert state(page)["query"] is None
+    assert state(page)["marks"] == []
+    assert page.locator("#detail-title").inner_text() == "Where to begin"
+
+
 def test_with_the_keyboard_alone(page: Any, exported: str) -> None:
     ready(page, exported)
     page.keyboard.press("Tab")

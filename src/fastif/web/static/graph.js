@@ -102,6 +102,7 @@ export class Graph {
   }
 
   hear(changed) {
+    if (changed.has("all")) this.tools();
     if (changed.has("rings")) this.place();
     if (changed.has("shown")) this.showSlider();
     if (changed.has("view")) this.moved();

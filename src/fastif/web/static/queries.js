@@ -29,10 +29,15 @@ export function mountQueries(run, state) {
   }
 
   state.listen((now, changed) => {
+    if (changed.has("all")) filters(run, state);
+    const slices = byId("filters").querySelector('select[aria-label="Slice"]'); // also chosen in the table of slices
+    if (slices) slices.value = now.slice;
     if (["slice", "label", "right", "find", "sort"].some((name) => changed.has(name))) draw();
     if (changed.has("query")) {
       for (const button of list.querySelectorAll("button[aria-current]")) button.removeAttribute("aria-current");
-      list.querySelector(`button[data-row="${now.query}"]`)?.setAttribute("aria-current", "true");
+      const current = list.querySelector(`button[data-row="${now.query}"]`);
+      current?.setAttribute("aria-current", "true");
+      if (current) scrollWithin(list, current);
     }
   });
   draw();
@@ -120,6 +125,13 @@ export function verdict(query) {
 
 function confidence(query) {
   return query.confidence === null ? null : el("span", { class: "quiet", text: share(query.confidence) });
+}
+
+// Brings an item into view by scrolling its list alone, and not the page.
+function scrollWithin(list, item) {
+  const [box, inner] = [list.getBoundingClientRect(), item.getBoundingClientRect()];
+  if (inner.top < box.top) list.scrollTop -= box.top - inner.top;
+  else if (inner.bottom > box.bottom) list.scrollTop += inner.bottom - box.bottom;
 }
 
 function moveFocus(event, list) {

@@ -25,7 +25,7 @@ export class State {
     window.addEventListener("hashchange", () => {
       if (this.written === location.hash) return;
       this.now = { ...DEFAULTS, ...this.read() };
-      this.tell(new Set(Object.keys(DEFAULTS)));
+      this.tell(new Set([...Object.keys(DEFAULTS), "all"])); // another address was typed: controls show it too
     });
   }
 
