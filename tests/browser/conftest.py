@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from fastif.web.payload import make_payload
 from fastif.web.source import read_run
 from tests.web.runs import write_run
 
+PACKAGE = "axe-core@4.14.0"
+UNCHECKED = "!!! ACCESSIBILITY WAS NOT CHECKED:"
 LOUD = "!!! NO TEST OF THE EXPLORER IN A BROWSER WAS RUN:"
 
 
@@ -74,3 +78,28 @@ def ready(page: Any, url: str) -> None:
     page.goto(url)
     page.wait_for_selector("html[data-ready]", state="attached")
     page.wait_for_selector("#stage:not([data-drawing])")
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip(f"{UNCHECKED} npm, which fetches {PACKAGE}, is not installed")
+    folder = tmp_path_factory.mktemp("axe")
+    try:
+        subprocess.run([npm, "pack", "--silent", PACKAGE], cwd=folder, check=True, capture_output=True, timeout=60)
+    except (subprocess.SubprocessError, OSError):
+        pytest.skip(f"{UNCHECKED} {PACKAGE} could not be fetched from npm")
+    (archive,) = Path(folder).glob("*.tgz")
+    with tarfile.open(archive) as opened:
+        member = opened.extractfile("package/axe.min.js")
+        assert member is not None
+        return member.read().decode()
+
+
+def serious(page: Any, axe: str) -> list[Any]:
+    """What axe-core calls serious or critical on a page."""
+    page.evaluate(axe)
+    found = page.evaluate("async () => (await axe.run(document)).violations")
+    grave = [each for each in found if each["impact"] in ("serious", "critical")]
+    return [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in grave]

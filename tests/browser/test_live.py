@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser.conftest import serious
 from tests.cli.explained import explained
 from tests.integrations.huggingface.tiny_base import write_csv
 
@@ -47,7 +48,7 @@ def online(browser: Any) -> Iterator[Any]:
     assert complaints == []
 
 
-def test_a_typed_text_is_predicted_and_explained(online: Any, served: str) -> None:
+def test_a_typed_text_is_predicted_and_explained(online: Any, served: str, axe: str) -> None:
     online.goto(served)
     online.wait_for_selector("#live")
     online.get_by_label("A text to ask about").fill("<b>a dull plot</b>")
@@ -57,6 +58,7 @@ def test_a_typed_text_is_predicted_and_explained(online: Any, served: str) -> No
     assert "<b>a dull plot</b>" in answer.inner_text()
     assert "sure" in answer.inner_text()
     assert answer.locator(".card").count() >= 10
+    assert serious(online, axe) == []
     online.reload()  # what was asked is still there
     online.locator(".answer .card").first.wait_for(timeout=20_000)
 

@@ -14,6 +14,7 @@ const USUAL_EDGES = 600;
 const REACH = 9; // pixels from a point at which the pointer is on it
 const REST = 90; // milliseconds after which a hand rests
 const MOST_ZOOM = 40;
+const AT_LEAST = 20; // edges of each kind of what is chosen, however few are shown
 
 export function usualEdges(run) {
   return Math.min(run.edges, USUAL_EDGES);
@@ -259,13 +260,14 @@ export class Graph {
     const kind = this.state.now.kind;
     const edges = of.row !== undefined ? this.run.edgesOf(of.row) : this.run.edgesOfTrain(of.node);
     const strongest = Math.abs(this.run.edge_value[0]) || 1;
-    let drawn = 0;
+    const drawn = { helpful: 0, harmful: 0 };
     for (const edge of edges) {
       const value = this.run.edge_value[edge];
-      if (kind !== "both" && value < 0 !== (kind === "helpful")) continue;
-      if (drawn >= 40 && edge >= this.shown) break; // at least so many of what is chosen, however few are shown
+      const its = value < 0 ? "helpful" : "harmful";
+      if (kind !== "both" && kind !== its) continue;
+      if (drawn[its] >= AT_LEAST && edge >= this.shown) continue;
       this.drawEdge(context, edge, Math.max(0.02, Math.abs(value) / strongest));
-      drawn += 1;
+      drawn[its] += 1;
     }
     this.ringAround(context, of);
   }

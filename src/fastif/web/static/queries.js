@@ -41,6 +41,8 @@ export function mountQueries(run, state) {
     }
   });
   draw();
+  const current = list.querySelector("[aria-current]");
+  if (current) scrollWithin(list, current);
 }
 
 export function filtered(run, now) {

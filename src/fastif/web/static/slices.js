@@ -37,6 +37,11 @@ function row(run, state, slice) {
   );
 }
 
+function correlation(value) {
+  const words = Math.abs(value).toFixed(2);
+  return value < 0 && Number(words) ? `−${words}` : words;
+}
+
 function heatMap(found) {
   const names = found.slices.map((slice) => slice.name);
   const of = new Map(found.pairs.map((pair) => [JSON.stringify([pair.first, pair.second]), pair]));
@@ -44,7 +49,7 @@ function heatMap(found) {
   const cell = (one, other) => {
     const it = pair(one, other);
     const known = it.correlation !== null;
-    const cell = el("td", { class: "heat", title: known ? `${count(it.points)} training examples touch both` : it.reason, text: known ? it.correlation.toFixed(2) : "–" });
+    const cell = el("td", { class: "heat", title: known ? `${count(it.points)} training examples touch both` : it.reason, text: known ? correlation(it.correlation) : "–" });
     if (known) {
       // towards blue where alike, towards orange where not; the number is there for those who see neither
       const colour = it.correlation < 0 ? "--harmful" : "--helpful";
