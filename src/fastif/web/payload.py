@@ -98,13 +98,7 @@ def assemble(content: RunContent, edges: Edges, *, redact: bool = False) -> Payl
     """Return the payload of a run with these edges."""
     asked: Sequence[Mapping[str, Any]] = content.explanation["queries"]
     classes = ClassNames.learn(asked, content.train)
-    slices = [name_of(query.get("slice")) or ALL for query in asked]
-    if len(set(slices)) > MOST_SLICES:
-        raise DataError(
-            f"the queries of {content.name} have {len(set(slices))} different slices, and more than {MOST_SLICES} "
-            "cannot be told apart on a page. Name a column with fewer values with fastif explain --query-slice."
-        )
-    compared = compare_slices(_strongest(content, edges), slices)
+    slices = _slices(content)
     graph = lay_out(replace(edges, values=-np.abs(edges.values)), slices)  # one place for both signs
     suspects = match_suspects(content.suspects, content.train, classes)
     nodes = np.union1d(graph.helpful.train_ids, np.array([each.train for each in suspects], dtype=np.int64))
@@ -114,31 +108,43 @@ def assemble(content: RunContent, edges: Edges, *, redact: bool = False) -> Payl
     numbers = {name: number for number, name in enumerate(dict.fromkeys(slices))}
     of_train = {index: node for node, index in enumerate(nodes.tolist())}
     head = {
-        "format": FORMAT,
-        "version": FORMAT_VERSION,
-        "fastif": __version__,
-        "run": {"name": content.name, "place": content.place, "model": str(content.explanation.get("model") or "")},
+        **_about(content),
         "redacted": redact,
         "has_pairs": any("text_pair" in row for row in rows),
-        "train_examples": len(content.train),
         "choice": edges.choice,
         "labels": labels,
         "classes": classes.all(labels, asked),
         "train_slices": train_slices,
         "slices": [_arc(graph, number, name) for name, number in numbers.items()],
         "queries": [asdict(_query(query, numbers[name], of_train)) for query, name in zip(asked, slices, strict=True)],
-        "comparison": _comparison(compared),
-        "facts": [asdict(fact) for fact in _facts(content)],
+        "comparison": _comparison(compare_slices(_strongest(content, edges), slices)),
         "suspects": [asdict(_renumbered(each, nodes)) for each in suspects],
     }
-    arrays = {
-        **_edge_arrays(edges, nodes),
-        **_node_arrays(graph, nodes, rows),
-        "train_label": label_of,
-        "train_slice": slice_of,
-        **({} if redact else _texts(rows)),
-    }
+    arrays = {**_edge_arrays(edges, nodes), **_node_arrays(graph, nodes, rows)}
+    arrays |= {"train_label": label_of, "train_slice": slice_of, **({} if redact else _texts(rows))}
     return Payload(head, arrays)
+
+
+def _about(content: RunContent) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "fastif": __version__,
+        "run": {"name": content.name, "place": content.place, "model": str(content.explanation.get("model") or "")},
+        "train_examples": len(content.train),
+        "facts": [asdict(fact) for fact in _facts(content)],
+    }
+
+
+def _slices(content: RunContent) -> list[str]:
+    """Return the name of the slice of each query."""
+    slices = [name_of(query.get("slice")) or ALL for query in content.explanation["queries"]]
+    if len(set(slices)) > MOST_SLICES:
+        raise DataError(
+            f"the queries of {content.name} have {len(set(slices))} different slices, and more than {MOST_SLICES} "
+            "cannot be told apart on a page. Name a column with fewer values with fastif explain --query-slice."
+        )
+    return slices
 
 
 def _strongest(content: RunContent, edges: Edges) -> Edges:

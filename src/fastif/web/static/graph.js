@@ -4,15 +4,16 @@
 // first two as pictures at once, and they are drawn anew when the hand rests; edges come a piece at a time, the
 // strongest first, so that the page answers whatever their number.
 
-import { byId, choice, el, fill, say } from "./dom.js";
-import { Grid, places, ringChoices, thinned } from "./geometry.js";
+import { mountControls, queryTip, showLegend, showSlider, trainTip } from "./controls.js";
+import { byId, el, fill, say } from "./dom.js";
+import { Grid, places, thinned } from "./geometry.js";
 import { colours, dot, edgeWidth, paintArcs, paintEdges, paintQueries, paintTrain, roomFor } from "./paint.js";
+import { listenToPointer } from "./pointer.js";
 import { filtered } from "./queries.js";
-import { count, plural, short } from "./words.js";
 
 const USUAL_EDGES = 600;
 const REACH = 9; // pixels from a point at which the pointer is on it
-const REST = 90; // milliseconds after which a hand rests
+const REST = 60; // milliseconds after which a hand rests
 const MOST_ZOOM = 40;
 const AT_LEAST = 20; // edges of each kind of what is chosen, however few are shown
 
@@ -50,62 +51,19 @@ export class Graph {
         "All of it is also in the lists beside it.",
     });
     fill(this.stage, this.layers, this.surface, this.tip);
-    this.tools();
-    this.listenToPointer();
+    mountControls(this);
+    listenToPointer(this);
     this.surface.addEventListener("keydown", (event) => this.key(event));
-  }
-
-  tools() {
-    const { run, state } = this;
-    const most = run.edges;
-    const slider = el("input", {
-      type: "range",
-      min: 0,
-      max: 1000,
-      "aria-label": "Edges shown",
-      on: { input: (event) => state.set({ shown: fromSlider(Number(event.target.value), most) }) },
-    });
-    this.slider = slider;
-    this.sliderWords = el("output", { class: "quiet" });
-    const rings = ringChoices(run);
-    const button = (words, label, act) => el("button", { type: "button", text: words, "aria-label": label, title: label, on: { click: act } });
-    this.lassoButton = el("button", {
-      type: "button",
-      text: "Lasso",
-      "aria-pressed": "false",
-      title: "Draw around training examples to list them (or hold Shift and drag)",
-      on: { click: () => this.setLasso(this.lassoButton.getAttribute("aria-pressed") === "false") },
-    });
-    fill(
-      byId("graph-tools"),
-      el("label", { class: "field wide" }, el("span", { text: "Edges" }), slider, this.sliderWords),
-      choice("Show", [["both", "both kinds"], ["helpful", "helpful"], ["harmful", "harmful"]], state.now.kind, (kind) => state.set({ kind })),
-      rings.length > 1 && choice("Inside", rings, state.now.rings, (value) => state.set({ rings: value })),
-    );
-    fill(
-      byId("graph-buttons"),
-      button("+", "Zoom in", () => this.zoomBy(1.5)),
-      button("−", "Zoom out", () => this.zoomBy(1 / 1.5)),
-      button("All", "All of the graph", () => state.set({ view: { x: 0, y: 0, zoom: 1 } })),
-      this.lassoButton,
-    );
-    this.showSlider();
   }
 
   get shown() {
     return this.state.now.shown ?? usualEdges(this.run);
   }
 
-  showSlider() {
-    this.slider.value = toSlider(this.shown, this.run.edges);
-    this.slider.setAttribute("aria-valuetext", `${count(this.shown)} of ${count(this.run.edges)} edges`);
-    this.sliderWords.textContent = `${count(this.shown)} strongest of ${count(this.run.edges)}`;
-  }
-
   hear(changed) {
-    if (changed.has("all")) this.tools();
+    if (changed.has("all")) mountControls(this);
     if (changed.has("rings")) this.place();
-    if (changed.has("shown")) this.showSlider();
+    if (changed.has("shown")) showSlider(this);
     if (changed.has("view")) this.moved();
     if (["shown", "kind", "rings", "slice", "label", "right", "find"].some((name) => changed.has(name))) this.drawSoon();
     if (["query", "train", "lasso"].some((name) => changed.has(name))) this.drawChosen();
@@ -115,20 +73,7 @@ export class Graph {
     this.where = places(this.run, this.state.now.rings);
     this.grid = new Grid(this.where.x, this.where.y);
     this.ringed = this.where.rings.length > 0;
-    this.legend();
-  }
-
-  legend() {
-    const mark = (kind, words) => el("span", { class: "key" }, el("i", { class: kind, "aria-hidden": "true" }), words);
-    const judged = this.run.queries.some((query) => query.right !== null);
-    fill(
-      byId("legend"),
-      mark("line helpful", "helpful: towards the label"),
-      mark("line harmful", "harmful: away from it"),
-      mark("point train", "training example"),
-      judged ? [mark("point right", "predicted right"), mark("point wrong", "wrong")] : mark("point right", "prediction"),
-      this.where.rings.map((ring, at) => mark(`point category-${(at % 6) + 1}`, `ring ${at + 1}: ${ring.name}`)),
-    );
+    showLegend(this);
   }
 
   resize() {
@@ -332,47 +277,6 @@ export class Graph {
     if (!on && this.state.now.lasso) this.state.set({ lasso: null });
   }
 
-  listenToPointer() {
-    const surface = this.surface;
-    const held = new Map();
-    let drag = null;
-    surface.addEventListener("pointerdown", (event) => {
-      surface.setPointerCapture(event.pointerId);
-      held.set(event.pointerId, [event.offsetX, event.offsetY]);
-      const lasso = event.shiftKey || this.lassoButton.getAttribute("aria-pressed") === "true";
-      drag = { x: event.offsetX, y: event.offsetY, view: this.state.now.view, lasso, far: false, spread: spread(held) };
-      if (lasso) this.path = [this.toPlace(event.offsetX, event.offsetY)];
-    });
-    surface.addEventListener("pointermove", (event) => {
-      if (held.has(event.pointerId)) held.set(event.pointerId, [event.offsetX, event.offsetY]);
-      if (!drag) return this.hover(event.offsetX, event.offsetY);
-      drag.far ||= Math.hypot(event.offsetX - drag.x, event.offsetY - drag.y) > 3;
-      if (held.size === 2) return this.pinch(drag, spread(held));
-      if (drag.lasso) {
-        this.path.push(this.toPlace(event.offsetX, event.offsetY));
-        return this.drawChosen();
-      }
-      if (drag.far) this.pan(drag, event);
-      return undefined;
-    });
-    const end = (event) => {
-      held.delete(event.pointerId);
-      if (!drag || held.size) return;
-      const ended = drag;
-      drag = null;
-      if (ended.lasso) this.endLasso();
-      else if (!ended.far) this.choose(event.offsetX, event.offsetY);
-    };
-    surface.addEventListener("pointerup", end);
-    surface.addEventListener("pointercancel", end);
-    surface.addEventListener("pointerleave", () => this.unhover());
-    surface.addEventListener("wheel", (event) => {
-      if (!event.ctrlKey && !event.metaKey && document.activeElement !== surface) return; // the page scrolls
-      event.preventDefault();
-      this.zoomBy(Math.exp(-event.deltaY / 400), event.offsetX, event.offsetY);
-    }, { passive: false });
-  }
-
   pan(drag, event) {
     const scale = this.radius * drag.view.zoom;
     const x = clamp(drag.view.x - (event.offsetX - drag.x) / scale, -1.2, 1.2);
@@ -416,7 +320,7 @@ export class Graph {
     this.tip.hidden = !found;
     this.surface.classList.toggle("on-point", Boolean(found));
     if (!found) return;
-    fill(this.tip, found.row !== undefined ? this.queryTip(found.row) : this.trainTip(found.node));
+    fill(this.tip, found.row !== undefined ? queryTip(this.run, found.row) : trainTip(this.run, found.node));
     this.tip.style.left = `${clamp(px + 14, 0, Math.max(0, this.width - 256))}px`;
     this.tip.style.top = `${py + 18 > this.height - 90 ? py - 100 : py + 18}px`;
   }
@@ -426,18 +330,6 @@ export class Graph {
     this.hovered = null;
     this.tip.hidden = true;
     this.drawChosen();
-  }
-
-  queryTip(row) {
-    const query = this.run.queries[row];
-    const said = query.right === false ? `predicted ${query.predicted}, not ${query.label}` : `predicted ${query.predicted}`;
-    return [el("b", { text: short(query.text, 90) }), query.text_pair && el("span", { text: short(query.text_pair, 80) }), el("small", { text: said })];
-  }
-
-  trainTip(node) {
-    const words = this.run.text(node) || `Training example ${this.run.train_id[node]}`;
-    const touches = `training example, ${this.run.label(node) ?? "no label"}; touches ${plural(this.run.touched(node), "prediction")}`;
-    return [el("b", { text: short(words, 90) }), this.run.pair(node) && el("span", { text: short(this.run.pair(node), 80) }), el("small", { text: touches })];
   }
 
   choose(px, py) {
@@ -471,20 +363,6 @@ export class Graph {
   }
 }
 
-// The slider goes by powers: a step at its left is ten edges, one at its right a thousand.
-function toSlider(value, most) {
-  return most < 2 ? 1000 : Math.round((1000 * Math.log(Math.max(1, value))) / Math.log(most));
-}
-
-function fromSlider(value, most) {
-  return most < 2 ? most : Math.min(most, Math.round(Math.exp((value / 1000) * Math.log(most))));
-}
-
 function clamp(value, low, high) {
   return Math.max(low, Math.min(high, value));
-}
-
-function spread(held) {
-  const [one, other] = [...held.values()];
-  return other ? Math.hypot(one[0] - other[0], one[1] - other[1]) : 0;
 }
