@@ -18,6 +18,7 @@ from fastif.web.source import read_run
 
 RUN, PAGE, SUSPECTS = "run", "explorer.html", "suspects.jsonl"
 OF_EACH_SLICE = 10
+HEAD = "pooler|classifier"  # seconds in place of minutes, for the run and for the first question on its page
 
 
 def write_explorer(story: dict[str, Any], out: Path, progress: Progress) -> Exported:
@@ -33,6 +34,7 @@ def write_explorer(story: dict[str, Any], out: Path, progress: Progress) -> Expo
         "slice": "slice",
         "query_slice": "slice",
         "per_slice": OF_EACH_SLICE,
+        "trainable": HEAD,
         "seed": story["seed"],
     }
     arguments = {name: value for name, value in {**defaults, **given}.items() if name not in ("out", "as_json")}

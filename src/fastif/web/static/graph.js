@@ -13,7 +13,7 @@ import { filtered } from "./queries.js";
 
 const USUAL_EDGES = 600;
 const REACH = 9; // pixels from a point at which the pointer is on it
-const REST = 60; // milliseconds after which a hand rests
+const REST = 40; // milliseconds after which a hand rests
 const MOST_ZOOM = 40;
 const AT_LEAST = 20; // edges of each kind of what is chosen, however few are shown
 

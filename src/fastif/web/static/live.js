@@ -10,7 +10,7 @@ const OPEN = ["waiting", "running"];
 export async function mountLive(run) {
   const about = await (await fetch("about")).json();
   if (!about.can.length) return;
-  const answers = el("div", { "aria-live": "polite" });
+  const answers = el("div", { class: "answers", tabindex: "0", role: "region", "aria-label": "Answers", "aria-live": "polite" });
   const queue = el("ul", { class: "rows queue" });
   const panel = el(
     "section",

@@ -3,7 +3,7 @@
 const BATCH = 400; // edges of one width that are stroked together, at most
 const NARROW = 460; // pixels
 const FONT = "12px system-ui, sans-serif";
-const FIRST_PIECE = 1500; // edges before the browser gets its turn; later pieces grow and shrink with its pace
+const FIRST_PIECE = 800; // edges before the browser gets its turn; later pieces grow and shrink with its pace
 const PACE = [40, 90]; // milliseconds of a frame below which pieces grow, and above which they shrink
 const MANY = 20000; // points that are set as pixels
 

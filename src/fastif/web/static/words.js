@@ -60,7 +60,7 @@ export function count(value) {
 }
 
 export function share(value) {
-  return `${Math.round(100 * value)} %`;
+  return `${Math.round(100 * value)}\u00a0%`;
 }
 
 export function plural(value, one, many = `${one}s`) {
