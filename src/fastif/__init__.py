@@ -7,6 +7,7 @@ from fastif.explainer import Explainer
 from fastif.explanation import Explanation
 from fastif.model import TorchModel
 from fastif.scores import Scores
+from fastif.showing import show
 from fastif.solvers import ConjugateGradient, Exact, Identity, Lanczos, LiSSA, Woodbury
 from fastif.version import __version__ as __version__
 
@@ -25,4 +26,5 @@ __all__ = [
     "Scores",
     "TorchModel",
     "Woodbury",
+    "show",
 ]

@@ -16,6 +16,8 @@ from fastif.demo import words
 from fastif.demo.data import Size
 from fastif.demo.story import Setting
 from fastif.integrations.huggingface import Recipe, TextClassifier
+from fastif.web.payload import make_payload
+from fastif.web.source import read_run
 from tests.integrations.huggingface import tiny_base
 
 SMALL = Size(train=400, guard_each=10, anchors=10, test_each=15, original=40)
@@ -57,10 +59,15 @@ def test_tells_the_story_and_writes_page_data_and_models(
     said = capsys.readouterr().out
     for title in demo.TITLES.values():
         assert title in said
-    assert f"Look at {out / 'report.html'}" in said
+    assert f"The story as a page: {out / 'report.html'}" in said
+    assert f"Look around in its explorer: {out / 'explorer.html'}" in said
     assert "fastif explain" in said
+    assert said.rstrip().splitlines()[-1].strip().startswith(f"fastif serve {out / 'run'}")
+    payload = make_payload(read_run(out / "run", audit=out / "suspects.jsonl"))
+    assert {each["queries"] for each in payload.head["slices"]} == {10}
+    assert payload.head["suspects"][0]["suggested"] in ("entailment", "non-entailment")
     assert {path.name for path in out.iterdir()} == set(demo.WRITTEN)
-    assert opened == [(out / "report.html").as_uri()]
+    assert opened == [(out / "explorer.html").as_uri()]
     assert {path.stem for path in (out / "data").iterdir()} == {"train", "guard", "anchors", "test", "original"}
     story = json.loads((out / "story.json").read_text(encoding="utf-8"))
     assert story["data"]["pairs"]["train"] == SMALL.train

@@ -20,6 +20,7 @@ TITLES = {
     "queries": "From a query to its strongest 100 examples",
     "paper": "Table 1 of the paper on this hardware",
     "layout": "Layout of a graph of influence",
+    "explorer": "The explorer in a browser",
     "peers": "Other libraries",
 }
 INTRODUCTION = """# Benchmarks

@@ -14,6 +14,7 @@ import typer
 
 import fastif
 from fastif.cli import (
+    apply,
     audit,
     augment,
     bench,
@@ -21,11 +22,13 @@ from fastif.cli import (
     demo,
     doctor,
     explain,
+    export,
     graph,
     recall,
     reproduce,
     rerun,
     retrain,
+    serve,
     simulate,
     slices,
     tradeoff,
@@ -49,6 +52,9 @@ app = typer.Typer(
 app.command("demo", epilog=demo.EPILOG)(demo.demo)
 app.command("train", epilog=train.EPILOG)(train.train)
 app.command("explain", epilog=explain.EPILOG)(explain.explain)
+app.command("serve", epilog=serve.EPILOG)(serve.serve)
+app.command("export", epilog=export.EPILOG)(export.export)
+app.command("apply", epilog=apply.EPILOG)(apply.apply)
 app.command("audit", epilog=audit.EPILOG)(audit.audit_command)
 app.command("slices", epilog=slices.EPILOG)(slices.slices)
 app.command("graph", epilog=graph.EPILOG)(graph.graph)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.markdown import Markdown
 
+from fastif.bench import explorer as explorer_bench
 from fastif.bench import layout as layout_bench
 from fastif.bench import page as pages
 from fastif.bench import paper as paper_bench
@@ -263,6 +264,26 @@ def layout(
     where = {"command": command_line(), "environment": environment("cpu")}
     result = {"bench": "layout", **where, **layout_bench.run(plan)}
     finish(result, layout_bench.table(result), out or Path("out/bench/layout.json"), {"as_json": as_json})
+
+
+@app.command("explorer")
+def explorer(
+    queries: Annotated[int, typer.Option("--queries", min=4, help="Predictions.", rich_help_panel=SIZES)] = 400,
+    points: Annotated[int, typer.Option("--points", min=1, help="Training examples.", rich_help_panel=SIZES)] = 112_130,
+    edges: Annotated[int, typer.Option("--edges", min=1, help="Between them.", rich_help_panel=SIZES)] = 400_000,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Times the page is opened.")] = 3,
+    steps: Annotated[int, typer.Option("--steps", min=4, help="Moves of the pointer and the slider.")] = 24,
+    browser: Annotated[
+        str | None, typer.Option("--browser", help="A Chromium; that of the system unless given.")
+    ] = None,
+    out: Out = None,
+    as_json: options.Json = False,
+) -> None:
+    """The explorer in a browser without a GPU: first picture, hover, slider, zoom and memory."""
+    plan = explorer_bench.Plan(queries, points, edges, repeats, steps, browser)
+    where = {"command": command_line(), "environment": environment("cpu")}
+    result = {"bench": "explorer", **where, **explorer_bench.run(plan)}
+    finish(result, explorer_bench.table(result), out or Path("out/bench/explorer.json"), {"as_json": as_json})
 
 
 @app.command("page")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from fastif.cli import options
 from fastif.cli.console import OUT, Bars, note, print_json
+from fastif.cli.demo_explorer import PAGE, RUN, SUSPECTS, opening, write_explorer
 from fastif.cli.draw import clean
 from fastif.demo import telling
 from fastif.demo.report import write_report
@@ -22,7 +24,7 @@ from fastif.integrations.huggingface.packaged import resolve
 
 EPILOG = "Example: fastif demo --open"
 REPORT, STORY = "report.html", "story.json"
-WRITTEN = ("data", "model", "corrected", REPORT, STORY)
+WRITTEN = ("data", "model", "corrected", REPORT, STORY, RUN, PAGE, SUSPECTS)
 SHOWN = 3  # training examples of each kind, on the terminal
 TITLES = {
     "data": "1. Data with a shortcut",
@@ -60,16 +62,20 @@ def demo(
             progress=bars,
             on_chapter=lambda name, chapter: None if as_json else _show(name, chapter, bars),
         )
+        started = time.perf_counter()
+        explorer = write_explorer(story, out, bars)
+        story["seconds"]["explorer"] = round(time.perf_counter() - started, 2)
     write_story(story, out)
-    page = (out / REPORT).resolve()
+    page, report = explorer.file.resolve(), (out / REPORT).resolve()
     if as_json:
         print_json(story)
     else:
         OUT.print(_table(telling.correction_table(story["correction"])))
         OUT.print(Text(telling.correction_note(story["correction"])))
-        OUT.print(Text(f"\nLook at {page}", style="bold"))
-        OUT.print(Text("and go on from here:"))
-        for line in telling.commands(story):
+        OUT.print(Text(f"\nThe story as a page: {report}"))
+        OUT.print(Text(f"Look around in its explorer: {page}", style="bold"))
+        OUT.print(Text("and go on from here; the last opens the explorer with the model behind it:"))
+        for line in (*telling.commands(story), opening(out)):
             OUT.print(Text(f"  {line}"))
     if open_page and not webbrowser.open(page.as_uri()):
         note(f"No browser could be opened; the page is {page}")

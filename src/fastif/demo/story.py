@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fastif import metrics
-from fastif.apps.audit import RANKINGS, audit
+from fastif.apps.audit import RANKINGS, Audit, audit
 from fastif.apps.correction import (
     ALL,
     Corrected,
@@ -227,11 +227,18 @@ class _Chapters:
             "chance": float(wrong.double().mean()),
             "rankings": [{"by": by, **_found(found.values(by), wrong)} for by in RANKINGS],
             "suspects": [
-                {**self._pair(row), "loss_without": float(found.losses_without[row])}
+                {**self._pair(row), "loss_without": float(found.losses_without[row]), **self._suggested(found, row)}
                 for row in found.ranking()[: 2 * SHOWN].tolist()
             ],
             "how": explainer.summary(),
         }
+
+    def _suggested(self, found: Audit, row: int) -> Chapter:
+        """Return the label that the model would give without this example, and how sure it would be."""
+        assert found.suggested is not None
+        assert found.suggested_probability is not None
+        name = self.model.label_names[int(found.suggested[row])]
+        return {"suggested": name, "suggested_probability": float(found.suggested_probability[row])}
 
     def _correction(self) -> Chapter:
         """Correct by each effect; a person reads the examples first, and the demo, which knows, plays that person."""

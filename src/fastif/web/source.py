@@ -1,0 +1,73 @@
+"""What the explorer reads of a finished run: its explanation, its scores, its training rows, an audit beside it.
+
+Knows the files of a run directory. Does not know the model, what is shown, or how.
+"""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastif.errors import DataError, StoredFileError
+from fastif.scores import Scores
+from fastif.store import RunStore
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class RunContent:
+    """A finished run of `fastif explain`.
+
+    Args:
+        name: what the run is called, the name of its directory.
+        place: its directory as it was given, for commands to copy.
+        explanation: what was told of the queries.
+        scores: of all candidates for all queries.
+        train: a row for each training example: text, and where there are such: text_pair, label, slice, line.
+        request: what the run was asked to do.
+        suspects: the rows of `fastif audit`, where there are any.
+    """
+
+    name: str
+    place: str
+    explanation: Mapping[str, Any]
+    scores: Scores
+    train: Sequence[Row]
+    request: Mapping[str, Any] = field(default_factory=dict)
+    suspects: Sequence[Row] = field(default_factory=list)
+
+
+def read_run(path: Path, *, audit: Path | None = None) -> RunContent:
+    """Read a finished run of `fastif explain`, and the list that `fastif audit -o` wrote where one is given."""
+    store = RunStore.read(path)
+    if store.request.get("command") != "explain":
+        raise StoredFileError(f"{path} is a run of {store.request.get('command')}; give one of fastif explain.")
+    with open(store.file("train.jsonl"), encoding="utf-8") as stream:
+        train = [json.loads(line) for line in stream]
+    scores = Scores.load(store.file("scores.json").with_suffix(""))
+    explanation = store.json("explanation.json")
+    if len(scores) != len(explanation["queries"]):
+        raise StoredFileError(f"{path} has scores of {len(scores)} queries and tells of {len(explanation['queries'])}.")
+    if scores.values.numel() and int(scores.train_ids.max()) >= len(train):
+        raise StoredFileError(f"{path} has scores of more training examples than the {len(train)} that it keeps.")
+    suspects = [] if audit is None else read_suspects(audit)
+    return RunContent(path.resolve().name, str(path), explanation, scores, train, store.request, suspects)
+
+
+def read_suspects(file: Path) -> list[Row]:
+    """Read a list that `fastif audit -o` wrote, as csv or jsonl."""
+    try:
+        with open(file, encoding="utf-8", newline="") as stream:
+            if file.suffix.lower() == ".csv":
+                return [{name: _plain(value) for name, value in row.items()} for row in csv.DictReader(stream)]
+            return [json.loads(line) for line in stream if line.strip()]
+    except (OSError, ValueError, csv.Error) as error:
+        raise DataError(f"{file} could not be read as a list of fastif audit (csv or jsonl): {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Take off the mark that keeps a cell from being a formula."""
+    return value[1:] if isinstance(value, str) and value[:1] == "'" and value[1:2] in tuple("=+-@\t\r") else value

@@ -1,0 +1,141 @@
+// Questions to a model that stays loaded: a text to type, a queue that all can see, results as they are found; and
+// corrections with their progress. Only where a server is behind the page.
+
+import { bar, marked, tag } from "./cards.js";
+import { byId, el, fill, say } from "./dom.js";
+import { contentWords, count, share } from "./words.js";
+
+const OPEN = ["waiting", "running"];
+
+export async function mountLive(run) {
+  const about = await (await fetch("about")).json();
+  if (!about.can.length) return;
+  const answers = el("div", { class: "answers", tabindex: "0", role: "region", "aria-label": "Answers", "aria-live": "polite" });
+  const queue = el("ul", { class: "rows queue" });
+  const panel = el(
+    "section",
+    { class: "panel", id: "live", "aria-labelledby": "live-title" },
+    el("h2", { id: "live-title", text: "Ask the model" }),
+    about.can.includes("ask") && [
+      el("p", { class: "quiet small", text: "Type a text: the model predicts, and the training examples behind that prediction are found. The first question also loads the model and prepares the curvature." }),
+      questionForm(run),
+    ],
+    about.can.includes("correct") && correctForm(about.correction),
+    queue,
+    answers,
+  );
+  byId("below").prepend(panel);
+  listen(queue, answers);
+}
+
+function questionForm(run) {
+  const text = el("textarea", { rows: 2, required: true, maxlength: 10000, "aria-label": "A text to ask about", placeholder: "A text" });
+  const pair = run.head.has_pairs && el("textarea", { rows: 1, maxlength: 10000, "aria-label": "The second text", placeholder: "The second text" });
+  const form = el("form", {}, text, pair, el("button", { type: "submit", text: "Ask" }));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send("ask", { text: text.value, text_pair: pair ? pair.value || null : null });
+  });
+  return form;
+}
+
+function correctForm(words) {
+  return el(
+    "p",
+    {},
+    el("button", { type: "button", text: "Correct the model", on: { click: () => send("correct") } }),
+    el("span", { class: "quiet small", text: ` Steps on the training examples that help: ${words}. Nothing is written.` }),
+  );
+}
+
+async function send(where, body) {
+  const headers = body ? { "content-type": "application/json" } : {};
+  const answer = await fetch(where, { method: "POST", headers, body: body && JSON.stringify(body) });
+  if (!answer.ok) say(`The server refused: ${(await answer.json().catch(() => ({}))).detail ?? answer.status}`);
+}
+
+function listen(queue, answers) {
+  const seen = new Map(); // job -> how many parts of its result are shown
+  const source = new EventSource("events");
+  source.addEventListener("message", async (event) => {
+    const jobs = JSON.parse(event.data);
+    fill(queue, jobs.filter((job) => OPEN.includes(job.state) || job.error).map(queueItem));
+    for (const job of jobs) {
+      const now = `${job.parts} ${job.state}`;
+      if (seen.get(job.id) === now || !job.parts) continue;
+      seen.set(job.id, now);
+      const whole = await (await fetch(`jobs/${job.id}`)).json();
+      const shown = answer(whole);
+      const before = answers.querySelector(`[data-job="${job.id}"]`);
+      if (before) before.replaceWith(shown);
+      else answers.prepend(shown);
+    }
+  });
+  source.addEventListener("error", () => say("The server does not answer; the page tries again"));
+}
+
+function queueItem(job) {
+  const words = job.state === "running" ? `${job.stage}${job.total > 1 ? `, ${count(job.done)} of ${count(job.total)}` : ""}` : job.error || job.state;
+  const bar = job.state === "running" && el("progress", { "aria-label": job.stage || "working", max: Math.max(1, job.total), value: job.total > 1 ? String(job.done) : null });
+  if (bar && job.total > 1) bar.value = job.done;
+  return el(
+    "li",
+    {},
+    el("div", {}, el("b", { text: job.title }), el("p", { class: "quiet small", text: words }), bar),
+    OPEN.includes(job.state) && el("button", { type: "button", text: "Cancel", "aria-label": `Cancel: ${job.title}`, on: { click: () => fetch(`jobs/${job.id}`, { method: "DELETE" }) } }),
+  );
+}
+
+function answer(job) {
+  return el("article", { class: "answer", "data-job": job.id, "aria-label": job.title }, job.kind === "ask" ? askAnswer(job) : correctAnswer(job));
+}
+
+function askAnswer(job) {
+  const { predicted, confidence, query } = job.found;
+  const head = el(
+    "div",
+    { class: "chosen" },
+    el("p", { class: "text", text: query?.text ?? job.title }),
+    query?.text_pair && el("p", { class: "text pair", text: query.text_pair }),
+    el("p", { class: "tags" }, predicted !== undefined && tag(`${predicted}, ${share(confidence)} sure`)),
+  );
+  if (!query) return [head, el("p", { class: "quiet small", text: "The training examples behind it are being looked for." })];
+  const words = contentWords(query.text, query.text_pair);
+  const strongest = Math.max(...[...query.helpful, ...query.harmful].map((each) => Math.abs(each.score)), 0);
+  const column = (kind, title) =>
+    el("section", { class: "column", "aria-label": title }, el("h3", {}, el("span", { class: kind, text: title })), el("ol", { class: "cards" }, query[kind].map((each) => member(each, strongest, words))));
+  return [head, el("div", { class: "sides" }, column("helpful", "Supports this answer"), column("harmful", "Speaks against it"))];
+}
+
+function member(each, strongest, words) {
+  return el(
+    "li",
+    { class: "card" },
+    bar(each.score, strongest, each.error),
+    el("p", { class: "text small" }, marked(each.text, words)),
+    each.text_pair && el("p", { class: "text pair small" }, marked(each.text_pair, words)),
+    el("p", { class: "tags" }, tag(each.label), tag(`line ${count(each.line)}`)),
+  );
+}
+
+function correctAnswer(job) {
+  const { table, summary, command } = job.found;
+  const kinds = table.kinds;
+  return [
+    el("h3", { class: "apart", text: "Accuracy before and after, by slice" }),
+    el(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Accuracy before and after" },
+      el(
+        "table",
+        {},
+        el("caption", { text: "Shares predicted right, at the start and after the last step, for steps on each kind of examples." }),
+        el("thead", {}, el("tr", {}, ["part", "examples", "start", ...kinds].map((words) => el("th", { scope: "col", text: words })))),
+        el("tbody", {}, table.rows.map((row) => el("tr", {}, el("th", { scope: "row", text: row.part }), el("td", { text: count(row.examples) }), ["start", ...kinds].map((kind) => el("td", { text: share(row[kind]) }))))),
+      ),
+    ),
+    summary.map((words) => el("p", { class: "small", text: words })),
+    el("p", { class: "quiet small", text: "This command does the same and writes the corrected model where it helps:" }),
+    el("pre", { tabindex: "0" }, el("code", { text: command })),
+  ];
+}

@@ -1,0 +1,80 @@
+"""Questions typed on the page, with a real server and a tiny model behind it: answers, the queue, a correction."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import serious
+from tests.cli.explained import explained
+from tests.integrations.huggingface.tiny_base import write_csv
+
+pytestmark = pytest.mark.browser
+ANCHORS = ("a poor film", "the plot was poor", "we found it good", "a good film", "the dull film", "dull it was")
+TEST = ("it was good", "the film was poor", "a dull film", "good plot", "poor plot here", "the plot was good")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("uvicorn")
+    folder: Path = explained(tmp_path_factory.mktemp("live"))
+    for name, texts in (("anchors", ANCHORS), ("test", TEST)):
+        rows = [{"text": text, "label": "bright" if "good" in text else "bleak"} for text in texts]
+        write_csv(folder / f"{name}.csv", rows)
+    given = ["--anchors", str(folder / "anchors.csv"), "--test", str(folder / "test.csv")]
+    line = [sys.executable, "-m", "fastif", "serve", str(folder / "why"), *given, "--json"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        words = ""
+        while not words.endswith("}\n"):
+            words += process.stdout.readline()
+        yield json.loads(words)["url"]
+        process.terminate()
+
+
+@pytest.fixture
+def online(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def test_a_typed_text_is_predicted_and_explained(online: Any, served: str, axe: str) -> None:
+    online.goto(served)
+    online.wait_for_selector("#live")
+    online.get_by_label("A text to ask about").fill("<b>a dull plot</b>")
+    online.get_by_role("button", name="Ask").click()
+    answer = online.locator(".answer").first
+    answer.locator(".card").first.wait_for(timeout=60_000)
+    assert "<b>a dull plot</b>" in answer.inner_text()
+    assert "sure" in answer.inner_text()
+    assert answer.locator(".card").count() >= 10
+    assert serious(online, axe) == []
+    online.reload()  # what was asked is still there
+    online.locator(".answer .card").first.wait_for(timeout=20_000)
+
+
+def test_a_correction_runs_from_the_page_while_others_wait(online: Any, served: str) -> None:
+    online.goto(served)
+    online.wait_for_selector("#live")
+    online.get_by_role("button", name="Correct the model").click()
+    for words in ("one that waits", "another that waits"):
+        online.get_by_label("A text to ask about").fill(words)
+        online.get_by_role("button", name="Ask").click()
+    online.get_by_role("button", name="Cancel: another that waits").click()
+    online.get_by_role("table").filter(has_text="start").wait_for(timeout=200_000)
+    table = online.get_by_label("Accuracy before and after").inner_text()
+    assert "helpful" in table
+    assert "%" in table
+    assert "fastif correct" in online.locator(".answer pre").inner_text()
+    online.locator(".answer", has_text="one that waits").locator(".card").first.wait_for(timeout=60_000)
+    assert online.locator(".answer", has_text="another that waits").count() == 0

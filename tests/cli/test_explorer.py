@@ -1,0 +1,151 @@
+"""`fastif export`, `apply` and `serve`: the page as a file, marks applied to the data, questions to a real model."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+from fastif.cli.app import run
+from fastif.cli.live import Correction, Questions, accuracy_table, correction_of
+from fastif.cli.opened import open_run
+from fastif.errors import ConfigurationError
+from fastif.web.server.jobs import Job, Report
+from tests.web.runs import write_run
+
+
+def test_export_writes_the_page_and_says_what_is_in_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_run(tmp_path / "run")
+    file = tmp_path / "out.html"
+    assert run(["export", str(path), str(file), "--json"]) == 0
+    heard = capfd.readouterr()
+    told = json.loads(heard.out)
+    assert told["bytes"] == file.stat().st_size
+    assert f"embeds {told['train_texts']} training texts" in heard.err
+    assert run(["export", str(path), str(file)]) == 1
+    assert "exists" in capfd.readouterr().err
+    assert run(["export", str(path), str(file), "--force", "--redact"]) == 0
+    assert "no training text" in capfd.readouterr().err
+    assert run(["export", str(path), str(tmp_path / "out.txt")]) == 1
+    assert run(["export", str(tmp_path), str(tmp_path / "x.html")]) == 1
+
+
+def test_apply_removes_and_relabels(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_run(tmp_path / "run")
+    marks = [
+        {"index": 0, "action": "remove", "label": "negative", "new_label": None},
+        {"index": 1, "action": "relabel", "label": "positive", "new_label": "negative"},
+        {"index": 2, "action": "keep", "label": "negative"},
+    ]
+    file = tmp_path / "marks.jsonl"
+    file.write_text("".join(json.dumps(mark) + "\n" for mark in marks))
+    out = tmp_path / "train.jsonl"
+    assert run(["apply", str(path), str(file), "-o", str(out), "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert (told["rows"], told["remove"], told["relabel"], told["keep"]) == (59, 1, 1, 1)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert rows[0]["text"].endswith(" 1")
+    assert rows[0]["label"] == "0"  # as the file writes it, though the model calls it negative
+    assert "--text-pair text_pair" in told["command"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "words"),
+    [
+        ({"index": 999, "action": "keep"}, "has 60 of them"),
+        ({"action": "keep"}, "no index"),
+        ({"index": 1, "action": "burn"}, "marks are keep"),
+        ({"index": 1, "action": "keep", "label": "negative"}, "other data"),
+    ],
+)
+def test_marks_of_other_data_are_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], mark: dict[str, object], words: str
+) -> None:
+    path = write_run(tmp_path / "run")
+    file = tmp_path / "marks.jsonl"
+    file.write_text(json.dumps(mark) + "\n")
+    assert run(["apply", str(path), str(file), "-o", str(tmp_path / "out.csv")]) == 1
+    assert words in capfd.readouterr().err
+    assert not (tmp_path / "out.csv").exists()
+
+
+def _report() -> tuple[Report, list[tuple[str, int]]]:
+    job = Job(1, "ask", "a", {})
+    heard: list[tuple[str, int]] = []
+    return Report(job, lambda: heard.append((job.stage, len(job.found)))), heard
+
+
+def test_a_question_gets_what_explain_finds(folder: Path) -> None:
+    questions = Questions(open_run(folder / "unlabelled"))
+    report, heard = _report()
+    questions({"text": "dull", "text_pair": None, "label": None}, report)
+    told = json.loads((folder / "unlabelled" / "explanation.json").read_text())["queries"][0]
+    found = report.job.found
+    assert found["predicted"] == told["predicted"]
+    assert found["query"]["helpful"][0]["index"] == told["helpful"][0]["index"]
+    assert found["query"]["helpful"][0]["score"] == pytest.approx(told["helpful"][0]["score"], rel=1e-3)
+    first = next(stage for stage, parts in heard if parts)
+    assert first == "predicting"  # which is told before the examples are found
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_correction_tells_accuracy_before_and_after(folder: Path) -> None:
+    opened = open_run(folder / "why")
+    with pytest.raises(ConfigurationError, match="both --anchors and --test"):
+        correction_of(opened, "a.csv", None, None, None)
+    assert correction_of(opened, None, None, None, None) is None
+    courses = [
+        {"kind": "helpful", "repeat": 0, "accuracy": [[0.5], [0.7]]},
+        {"kind": "helpful", "repeat": 1, "accuracy": [[0.5], [0.9]]},
+    ]
+    told = accuracy_table({"courses": courses, "parts": [{"title": "all", "examples": 10}]})
+    assert told["rows"] == [{"part": "all", "examples": 10, "start": 0.5, "helpful": pytest.approx(0.8)}]
+    correction = Correction(opened, "a.csv", "b.csv", slice="kind")
+    assert correction.command().endswith("--anchors a.csv --test b.csv --slice kind -o runs/corrected")
+    assert correction.arguments()["steps"] == 10
+
+
+@pytest.fixture
+def served(folder: Path) -> Iterator[str]:
+    pytest.importorskip("uvicorn")
+    line = [sys.executable, "-m", "fastif", "serve", str(folder / "why"), "--json"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        words = ""
+        while not words.endswith("}\n"):
+            words += process.stdout.readline()
+        yield json.loads(words)["url"]
+        process.terminate()
+
+
+def test_serve_answers_on_this_machine_and_to_its_token(served: str) -> None:
+    until = time.monotonic() + 20
+    while True:
+        try:
+            with urlopen(served + "about") as answer:
+                assert json.load(answer)["can"] == ["ask"]
+            break
+        except OSError:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    body = json.dumps({"text": "a dull plot"}).encode()
+    with urlopen(Request(served + "ask", body, {"content-type": "application/json"})) as answer:
+        number = json.load(answer)["id"]
+    with urlopen(served + "events") as stream:
+        while True:
+            line = stream.readline().decode()
+            if line.startswith("data: ") and json.loads(line[6:])[0]["state"] not in ("waiting", "running"):
+                break
+    with urlopen(served + f"jobs/{number}") as answer:
+        job = json.load(answer)
+    assert job["state"] == "done", job["error"]
+    assert job["found"]["query"]["helpful"]
+    host = socket.gethostbyname(socket.gethostname())
+    if host != "127.0.0.1":
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection((host, int(served.split(":")[2].split("/")[0])), timeout=5).close()
