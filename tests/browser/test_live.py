@@ -1,6 +1,7 @@
 """Questions typed on the page, with a real server and a tiny model behind it: answers, the queue, a correction."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import fastif
 from tests.browser.conftest import serious
 from tests.cli.explained import explained
 from tests.integrations.huggingface.tiny_base import write_csv
@@ -27,11 +29,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         write_csv(folder / f"{name}.csv", rows)
     given = ["--anchors", str(folder / "anchors.csv"), "--test", str(folder / "test.csv")]
     line = [sys.executable, "-m", "fastif", "serve", str(folder / "why"), *given, "--json"]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    places = {**os.environ, "PYTHONPATH": str(Path(fastif.__file__).parents[1])}
+    heard = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(line, env=places, text=True, **heard) as process:
         assert process.stdout is not None
         words = ""
         while not words.endswith("}\n"):
             words += process.stdout.readline()
+            assert process.poll() is None, "the server ended before it said its address"
         yield json.loads(words)["url"]
         process.terminate()
 

@@ -1,6 +1,7 @@
 """`fastif export`, `apply` and `serve`: the page as a file, marks applied to the data, questions to a real model."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+import fastif
 from fastif.cli.app import run
 from fastif.cli.live import Correction, Questions, accuracy_table, correction_of
 from fastif.cli.opened import open_run
@@ -114,11 +116,14 @@ def test_a_correction_tells_accuracy_before_and_after(folder: Path) -> None:
 def served(folder: Path) -> Iterator[str]:
     pytest.importorskip("uvicorn")
     line = [sys.executable, "-m", "fastif", "serve", str(folder / "why"), "--json"]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    places = {**os.environ, "PYTHONPATH": str(Path(fastif.__file__).parents[1])}
+    heard = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(line, env=places, text=True, **heard) as process:
         assert process.stdout is not None
         words = ""
         while not words.endswith("}\n"):
             words += process.stdout.readline()
+            assert process.poll() is None, "the server ended before it said its address"
         yield json.loads(words)["url"]
         process.terminate()
 
