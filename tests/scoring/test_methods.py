@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import fastif
 from fastif import vectors
 from fastif.capture import Outer
-from fastif.errors import ConfigurationError
+from fastif.errors import ConfigurationError, PrecisionWarning
 from fastif.scoring import auto, captured, choose, gemm, ghost, jvp, low_rank, scan
 from fastif.scoring.captured import find_route
 from tests import oracles
@@ -245,7 +245,8 @@ def test_a_layer_without_half_precision_is_scored_in_full() -> None:
     model, data = model_of(it), fastif.Examples(it.train)
     model.check(model.place(data.batch(range(4))))  # as an explainer does
     directions = vectors.random(model.parameters, 3, seed=0)
-    seen = scan(model, data, directions, half=model.in_half(torch.bfloat16))
+    with pytest.warns(PrecisionWarning, match="own precision"):
+        seen = scan(model, data, directions, half=model.in_half(torch.bfloat16))
     assert relative_error(seen, scan(model, data, directions)) < 1e-5
 
 
@@ -257,6 +258,7 @@ def test_what_half_precision_cannot_hold_is_scored_again() -> None:
     data = fastif.Examples((inputs, *it.train[1:]))
     directions = vectors.random(model.parameters, 3, seed=0)
     expected = scan(model, data, directions)
-    seen = scan(model, data, directions, half=model.in_half(torch.float16))
+    with pytest.warns(PrecisionWarning, match="the scores of 1 of 24 examples"):
+        seen = scan(model, data, directions, half=model.in_half(torch.float16))
     assert torch.isfinite(seen).all()
     assert relative_error(seen[:, 3], expected[:, 3]) < 1e-5
