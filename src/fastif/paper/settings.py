@@ -284,7 +284,7 @@ SMALL_ORIGINAL = replace(SMALL_NLI, batch_size=8, repeats=1)
 SMALL_HVP = SolverSettings(0.05, 1e3, 100)  # slower, so that there is something to be seen over J
 SMOKE_SOLVER = SolverSettings(0.1, 500, 12, batch_size=2, repeats=2)
 SMOKE_ORIGINAL = SolverSettings(0.1, 500, 12, batch_size=8, repeats=1)
-SMALL_CORRECTION = CorrectionSettings(SMALL_HANS, steps=6, learning_rate=3e-3, k=100, watched=240)
+SMALL_CORRECTION = CorrectionSettings(SMALL_HANS, steps=6, learning_rate=1e-2, k=100, watched=240)
 SMOKE_CORRECTION = CorrectionSettings(
     replace(SMOKE_SOLVER, depth=3), anchors=4, points=4, steps=2, learning_rate=5e-2, k=10, repeats=2
 )
@@ -327,7 +327,7 @@ SCALES: dict[str, Settings] = {
         correction_mnli=SMALL_CORRECTION,
         augmentation_hans=SMALL_CORRECTION,
         augmentation_anli=SMALL_CORRECTION,
-        amazon=CorrectionSettings(SMALL_NLI, anchors=50, points=50, steps=5, k=250, learning_rate=3e-3, watched=250),
+        amazon=CorrectionSettings(SMALL_NLI, anchors=50, points=50, steps=5, k=250, learning_rate=1e-2, watched=250),
     ),
     "smoke": Settings(
         scale="smoke",
