@@ -67,6 +67,10 @@ def team_for(device: str | None) -> Iterator[tuple[Team | None, torch.device]]:
     chosen = pick_device(device)
     if chosen.type == "cuda":
         chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    if os.environ["RANK"] == "0":
+        console.note(
+            f"Waiting for all {os.environ['WORLD_SIZE']} processes (RANK and WORLD_SIZE in the environment say so)."
+        )
     with Team.joined(chosen) as team:
         if not team.leads:
             console.be_quiet()
