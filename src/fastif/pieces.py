@@ -33,9 +33,9 @@ class Pieces:
     ) -> list[Tensors]:
         """Return what is made of all these examples, some after others: `make(ids of some, how many before them)`."""
         parts: list[Tensors] = []
-        name, done = f"{what} of {self._identity({**made_from, 'ids': ids})}", 0
+        keep, done = self.named(what, made_from, ids), 0
         for some in ids.split(len(ids) if self._keep is nothing_kept else KEPT_EXAMPLES):
-            parts.append(self._keep(f"{name} from {done}", lambda some=some, done=done: make(some, done)))  # type: ignore[misc]
+            parts.append(keep(f"from {done}", lambda some=some, done=done: make(some, done)))  # type: ignore[misc]
             done += len(some)
         return parts
 

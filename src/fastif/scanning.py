@@ -59,7 +59,7 @@ class Scanner:
         if self._team is None:
             yield True
             return
-        asked_for: dict[str, MakeOf] = {"scan": self._scored, "keys": self._keys}
+        asked_for: dict[str, MakeOf] = {"scan": self._scored_for_leader, "keys": self._keys}
         duties = Duties(operator, len(self._seen), asked_for, self._resources.working)
         if self.leader is None:
             work(self._team, duties)
@@ -88,22 +88,19 @@ class Scanner:
     def _scan_together(self, what: str, directions: Block, wanted: Tensor, *, exact: bool) -> Tensor:
         """Score as one of a team, each process its own examples."""
         assert self.leader is not None
-        flat = {"flat": vectors.flatten(directions)}
-        table = torch.empty(len(flat["flat"]), len(wanted), dtype=vectors.dtype(directions))
+        sent = {"directions": vectors.flatten(directions)}
+        table = torch.empty(vectors.width(directions), len(wanted), dtype=vectors.dtype(directions))
         self._progress("scoring", 0, len(wanted))
         kept = self._pieces.named(what, directions, wanted)
-        for done, (positions, part) in self.leader.over_examples("scan", wanted, kept, flat, exact=exact):
+        for done, (positions, part) in self.leader.over_examples("scan", wanted, kept, sent, exact=exact):
             table[:, positions] = part["values"]
             self._progress("scoring", done, len(wanted))
         return table
 
     def _scored(self, ids: Tensor, directions: Block, *, exact: bool, progress: Progress = silent) -> Tensors:
-        """Score some examples; directions of another process come flat."""
-        model = self._resources.model
-        if "flat" in directions:
-            directions = vectors.unflatten(directions["flat"], model.parameters)
+        """Score some examples."""
         values = scan(
-            model,
+            self._resources.model,
             self._seen,
             directions,
             ids=ids,
@@ -113,6 +110,10 @@ class Scanner:
             half=None if exact else self._resources.half,
         )
         return {"values": values}
+
+    def _scored_for_leader(self, ids: Tensor, sent: Tensors, *, exact: bool) -> Tensors:
+        """Score some examples along directions that were sent as one matrix."""
+        return self._scored(ids, vectors.unflatten(sent["directions"], self._resources.model.parameters), exact=exact)
 
     def index(self, nearest: Nearest) -> Neighbours:
         """Return the index of the training data's keys, which every process of a team makes of its own examples."""

@@ -47,16 +47,14 @@ class Share:
     def chunks(self, ids: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield these examples chunk by chunk, as (the rank that holds it, positions in `ids`)."""
         numbers = ids // self.chunk
-        for number in numbers.unique().tolist():
-            yield number % self.ranks, (numbers == number).nonzero()[:, 0]
+        order = numbers.argsort(stable=True)
+        found, counts = numbers[order].unique_consecutive(return_counts=True)
+        for number, positions in zip(found.tolist(), order.split(counts.tolist()), strict=True):
+            yield number % self.ranks, positions
 
 
 class Helpers(Protocol):
     """Other processes with shares of the same data, as the one that leads them sees them."""
-
-    @property
-    def share(self) -> Share:
-        """What the leader itself holds."""
 
     def product(self, operator: Any, way: Any, block: Block) -> Block:
         """Return the sum over all examples of an operator of their curvature times each vector of a block."""

@@ -9,7 +9,7 @@ import torch
 from fastif.shares import Share
 from tests.distributed.started import start
 
-ITERATIVE = {"cg": 1e-8, "preconditioned": 1e-8}
+ITERATIVE = {"cg", "preconditioned"}  # to a residual of 1e-10 in float64, and as far as rounding lets them in float32
 EVERY: list[dict[str, Any]] = [
     {"case": case, "solver": solver, "curvature": curvature}
     for case in ("mlp_dropout", "bert")
@@ -38,15 +38,16 @@ def compared(ranks: int, **asked: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("asked", SOME, ids=str)
 def test_two_processes_give_the_scores_of_one(asked: dict[str, Any]) -> None:
-    assert compared(2, **asked)["error"] < ITERATIVE.get(asked["solver"], 1e-9)
+    assert compared(2, **asked)["error"] < 1e-9
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("asked", EVERY, ids=str)
 def test_any_number_of_processes_gives_the_scores_of_one(asked: dict[str, Any], ranks: int) -> None:
-    assert compared(ranks, **asked)["error"] < ITERATIVE.get(asked["solver"], 1e-9)
-    assert compared(ranks, dtype="float32", **asked)["error"] < 1e-4 if asked["solver"] in ITERATIVE else 1e-5
+    assert compared(ranks, **asked)["error"] < 1e-9
+    bound = 1e-4 if asked["solver"] in ITERATIVE else 1e-5
+    assert compared(ranks, dtype="float32", **asked)["error"] < bound
 
 
 @pytest.mark.slow
@@ -56,7 +57,7 @@ def test_candidates_of_a_team(by: str) -> None:
 
 
 def test_a_process_may_have_nothing_to_do() -> None:
-    assert compared(4, case="mlp_dropout", solver="cg", few=3)["error"] < 1e-8
+    assert compared(4, case="mlp_dropout", solver="cg", few=3)["error"] < 1e-9
 
 
 def test_the_papers_solver_takes_one_all_reduce_for_a_query() -> None:

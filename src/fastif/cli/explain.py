@@ -175,7 +175,7 @@ def _into_run(out: Path, request: dict[str, Any], table: TextTable, work: Work, 
     with RunStore.begin(out, request) as store:
         if store.is_complete:
             if team is not None:
-                team.tell({"do": "end"})
+                team.dismiss()
             note(f"{out} is a finished run of the same request; this is what it found.")
             found: dict[str, Any] = store.json("explanation.json")
             return found

@@ -27,19 +27,15 @@ class Leader:
     def __init__(self, team: Team, total: int) -> None:
         self._team, self._total = team, total
         self._duties: Duties | None = None
-        self._known: set[str] = set()
-
-    @property
-    def share(self) -> Share:
-        """What the leader itself holds of the training data."""
-        return Share(self._team.rank, self._team.ranks, self._total)
+        self._known: set[str] = set()  # operators that the others were told of
+        self._repeats = worker.Repeats(team)
 
     @contextmanager
     def leading(self, duties: Duties) -> Iterator[None]:
         """Lead; at the end the others are told that there is nothing more to do."""
         self._duties = duties
         yield
-        self._team.tell({"do": "end"})
+        self._team.dismiss()
 
     def product(self, operator: CurvatureOperator, way: Way, block: Block) -> Block:
         """Return the sum over all examples of an operator of their curvature times each vector of a block."""
@@ -50,7 +46,7 @@ class Leader:
         """Return the iterates of all repeats of a solver that draws at random, repeats first."""
         said = {"operator": self._introduced(operator), "solver": type(solver).__name__, "knobs": asdict(solver)}
         self._team.tell({"do": "repeats", **said, "given": given}, _flat(block))
-        return worker.repeats(self._team, solver, operator, block, given)
+        return self._repeats(solver, operator, block, given)
 
     def over_examples(
         self, what: str, ids: Tensor, keep: Keep, tensors: Tensors, **given: Any
@@ -60,7 +56,7 @@ class Leader:
         What is found kept is not made again; what is made is kept as soon as it is here.
         """
         assert self._duties is not None
-        chunks = list(self.share.chunks(ids))
+        chunks = list(Share(self._team.rank, self._team.ranks, self._total).chunks(ids))
         names = [f"chunk {number} of {len(chunks)}" for number in range(len(chunks))]
         found = [_found(keep, each) for each in names]
         missing = [number for number, each in enumerate(found) if each is None]

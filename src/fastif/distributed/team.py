@@ -24,6 +24,7 @@ from fastif.errors import ConfigurationError, RankError
 from fastif.keeping import Tensors
 
 LONGEST = timedelta(hours=24)  # a call may wait for a slow process; that one is alive is known from its watch
+END = "end"  # what is to be done when nothing is
 PATIENCE = 30.0  # seconds in which the reason of a broken connection is looked for
 
 
@@ -83,6 +84,10 @@ class Team:
         self._broadcast(line, "message")
         for tensor in tensors.values():
             self._broadcast(tensor.contiguous(), str(what["do"]))
+
+    def dismiss(self) -> None:
+        """Say that there is nothing more to do."""
+        self.tell({"do": END})
 
     def hear(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Wait for what the leader says next."""

@@ -11,8 +11,10 @@ import os
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING
 
-from torch._C._distributed_c10d import Store
+if TYPE_CHECKING:  # a torch without torch.distributed has none
+    from torch._C._distributed_c10d import Store
 
 BEAT, LOST, GRACE = 1.0, 15.0, 5.0  # seconds: between signs of life, until one is missed, until the process is ended
 FAILED, HEARD = "fastif/failed", "fastif/heard"
@@ -21,7 +23,7 @@ FAILED, HEARD = "fastif/failed", "fastif/heard"
 class Watch:
     """Signs of life of all processes."""
 
-    def __init__(self, store: Store, rank: int, ranks: int, hosts: list[str]) -> None:
+    def __init__(self, store: "Store", rank: int, ranks: int, hosts: list[str]) -> None:
         self._store, self._rank, self.hosts = store, rank, hosts
         self._others = [other for other in range(ranks) if other != rank]
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._beat, self._guard)]

@@ -9,12 +9,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from fastif import vectors
 from fastif.curvature import CurvatureOperator, Way
 from fastif.data import Examples
-from fastif.distributed.team import Team
+from fastif.distributed.team import END, Team
 from fastif.errors import FastifError
 from fastif.held import Held
 from fastif.keeping import Tensors
@@ -42,10 +40,6 @@ class Duties:
     of_examples: dict[str, MakeOf]
     working: Callable[[], AbstractContextManager[None]]
 
-    def part_of(self, ids: Tensor | None) -> CurvatureOperator:
-        """Return the operator over some of the data."""
-        return self.operator if ids is None else self.operator.over(ids)
-
 
 def share_of(team: Team, data: Examples) -> Share:
     """Return what this process holds of some data."""
@@ -59,61 +53,78 @@ def product(team: Team, operator: CurvatureOperator, way: Way, block: Block) -> 
     return vectors.unflatten(flat, operator.model.parameters)
 
 
-def repeats(team: Team, knobs: Any, operator: CurvatureOperator, block: Block, given: dict[str, float]) -> Block:
-    """Make this process's repeats of a solver, and put those of all into one flat buffer by one all-reduce."""
-    runs = range(team.rank, knobs.repeats, team.ranks)
-    width, like = vectors.width(block), operator.model.parameters
-    flat = next(iter(block.values())).new_zeros(knobs.repeats, width, vectors.size(like))
-    if len(runs):
-        prepared = (PreparedPaperLiSSA if isinstance(knobs, PaperLiSSA) else PreparedLiSSA)(knobs, operator, runs)
-        if isinstance(operator.data, Held):
-            operator.data.hold(operator.ids[prepared.drawn(**given)])
-        flat[runs.start :: runs.step] = vectors.flatten(prepared.iterates(block, **given)).view(len(runs), width, -1)
-    team.sum(flat, "repeats")
-    return vectors.unflatten(flat.flatten(0, 1), like)
+class Repeats:
+    """The repeats of solvers that draw at random; what a solver prepared for one block serves all later ones."""
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._prepared: dict[tuple[Any, CurvatureOperator], PreparedPaperLiSSA | PreparedLiSSA] = {}
+
+    def __call__(self, knobs: Any, operator: CurvatureOperator, block: Block, given: dict[str, float]) -> Block:
+        """Make this process's repeats, and put those of all into one flat buffer by one all-reduce."""
+        team, width, like = self._team, vectors.width(block), operator.model.parameters
+        runs = range(team.rank, knobs.repeats, team.ranks)
+        flat = next(iter(block.values())).new_zeros(knobs.repeats, width, vectors.size(like))
+        if len(runs):
+            prepared = self._prepared.get((knobs, operator))
+            if prepared is None:
+                kind = PreparedPaperLiSSA if isinstance(knobs, PaperLiSSA) else PreparedLiSSA
+                prepared = self._prepared[knobs, operator] = kind(knobs, operator, runs)
+            if isinstance(operator.data, Held):
+                operator.data.hold(operator.ids[prepared.drawn(**given)])
+            mine = vectors.flatten(prepared.iterates(block, **given))
+            flat[runs.start :: runs.step] = mine.view(len(runs), width, -1)
+        team.sum(flat, "repeats")
+        return vectors.unflatten(flat.flatten(0, 1), like)
 
 
 def work(team: Team, duties: Duties) -> None:
     """Do what the leader asks for, until it says that this is the end."""
-    operators: dict[str, CurvatureOperator] = {}
+    worker = _Worker(team, duties)
     try:
         while True:
-            said, tensors = team.hear()
-            if said["do"] == "end":
+            said, sent = team.hear()
+            if said["do"] == END:
                 return
             with duties.working():
-                _do(team, duties, operators, said, tensors)
+                worker.do(said, sent)
     except FastifError:
         raise
     except Exception as error:
         raise FastifError(f"{type(error).__name__}: {error}") from error
 
 
-def _do(
-    team: Team,
-    duties: Duties,
-    operators: dict[str, CurvatureOperator],
-    said: dict[str, Any],
-    tensors: dict[str, Tensor],
-) -> None:
-    if said["do"] == "operator":
-        operators[said["name"]] = duties.part_of(tensors.get("ids"))
-    elif said["do"] == "product":
-        product(team, operators[said["operator"]], said["way"], _block(duties, tensors))
-    elif said["do"] == "repeats":
-        knobs = {"LiSSA": LiSSA, "PaperLiSSA": PaperLiSSA}[said["solver"]](**said["knobs"])
-        repeats(team, knobs, operators[said["operator"]], _block(duties, tensors), said["given"])
-    else:
+class _Worker:
+    """What a process that is led remembers between the things that it is asked for."""
+
+    def __init__(self, team: Team, duties: Duties) -> None:
+        self._team, self._duties = team, duties
+        self._operators: dict[str, CurvatureOperator] = {}
+        self._repeats = Repeats(team)
+
+    def do(self, said: dict[str, Any], sent: Tensors) -> None:
+        """Do what the leader said, with the tensors that it sent."""
+        if said["do"] == "operator":
+            whole = self._duties.operator
+            self._operators[said["name"]] = whole.over(sent["ids"]) if "ids" in sent else whole
+        elif said["do"] == "product":
+            product(self._team, self._operators[said["operator"]], said["way"], self._block(sent))
+        elif said["do"] == "repeats":
+            knobs = {"LiSSA": LiSSA, "PaperLiSSA": PaperLiSSA}[said["solver"]](**said["knobs"])
+            self._repeats(knobs, self._operators[said["operator"]], self._block(sent), said["given"])
+        else:
+            self._make_of_examples(said, sent)
+
+    def _make_of_examples(self, said: dict[str, Any], sent: Tensors) -> None:
+        """Make what is missing of this process's chunks, and send each as soon as it is made."""
+        make, missing = self._duties.of_examples[said["do"]], set(said["missing"])
         waiting: list[Any] = []
-        share = Share(team.rank, team.ranks, duties.examples)
-        for number, (owner, positions) in enumerate(share.chunks(tensors["ids"])):
-            if owner == team.rank and number in said["missing"]:
-                some = tensors["ids"][positions]
-                made = duties.of_examples[said["do"]](some, tensors, **said["given"])
-                waiting += team.give(made)
+        share = Share(self._team.rank, self._team.ranks, self._duties.examples)
+        for number, (owner, positions) in enumerate(share.chunks(sent["ids"])):
+            if owner == self._team.rank and number in missing:
+                waiting += self._team.give(make(sent["ids"][positions], sent, **said["given"]))
         for each in waiting:
             each.wait()
 
-
-def _block(duties: Duties, tensors: dict[str, Tensor]) -> Block:
-    return vectors.unflatten(tensors["block"], duties.operator.model.parameters)
+    def _block(self, sent: Tensors) -> Block:
+        return vectors.unflatten(sent["block"], self._duties.operator.model.parameters)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from fastif.batch import Batch
 from fastif.errors import FastifWarning
@@ -29,6 +28,8 @@ def fused(step: Step, state: Block, batch: Batch) -> Step:
 
     def copied() -> tuple[Block, list[Tensor]]:
         return {name: tensor.clone() for name, tensor in state.items()}, list(batch.tensors().values())
+
+    from torch.fx.experimental.proxy_tensor import make_fx  # long to import, and few need it
 
     try:
         with warnings.catch_warnings():

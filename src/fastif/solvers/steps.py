@@ -89,12 +89,12 @@ class Steps:
         def step(state: Block, given: Batch) -> None:
             self._update(state, self._operator.grouped(given, state, self._groups))
 
+        made: Callable[[Block, Batch], None] = step
         if self._compiled:
             self._operator.progress("compiling a step", 0, 1)
             made = fused(step, self._state, batch)
             self._operator.progress("compiling a step", 1, 1)
-            return _Graph(made, batch, self._state, self._pool)
-        return _Graph(step, batch, self._state, self._pool)
+        return _Graph(made, batch, self._state, self._pool)
 
 
 class _NotRecordable(Exception):  # noqa: N818 - no error, but the way back to plain steps
