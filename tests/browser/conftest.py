@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,15 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     """A page without a network; a complaint of the page is a failure of the test."""
-    context = browser.new_context(
-        viewport={"width": 1280, "height": 800}, offline=True, reduced_motion="reduce", accept_downloads=True
-    )
+    settings = {"offline": True, "reduced_motion": "reduce", "accept_downloads": True}
+    with opened(browser, viewport={"width": 1280, "height": 800}, **settings) as made:
+        yield made
+
+
+@contextmanager
+def opened(browser: Any, **settings: Any) -> Iterator[Any]:
+    """Open a page; a complaint of the page is a failure of the test."""
+    context = browser.new_context(**settings)
     made = context.new_page()
     complaints: list[str] = []
     made.on("pageerror", lambda error: complaints.append(str(error)))

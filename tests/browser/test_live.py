@@ -1,19 +1,15 @@
 """Questions typed on the page, with a real server and a tiny model behind it: answers, the queue, a correction."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import fastif
-from tests.browser.conftest import serious
+from tests.browser.conftest import opened, serious
 from tests.cli.explained import explained
 from tests.integrations.huggingface.tiny_base import write_csv
+from tests.web.served import serving
 
 pytestmark = pytest.mark.browser
 ANCHORS = ("a poor film", "the plot was poor", "we found it good", "a good film", "the dull film", "dull it was")
@@ -22,35 +18,19 @@ TEST = ("it was good", "the film was poor", "a dull film", "good plot", "poor pl
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pytest.importorskip("uvicorn")
     folder: Path = explained(tmp_path_factory.mktemp("live"))
     for name, texts in (("anchors", ANCHORS), ("test", TEST)):
         rows = [{"text": text, "label": "bright" if "good" in text else "bleak"} for text in texts]
         write_csv(folder / f"{name}.csv", rows)
     given = ["--anchors", str(folder / "anchors.csv"), "--test", str(folder / "test.csv")]
-    line = [sys.executable, "-m", "fastif", "serve", str(folder / "why"), *given, "--json"]
-    places = {**os.environ, "PYTHONPATH": str(Path(fastif.__file__).parents[1])}
-    heard = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(line, env=places, text=True, **heard) as process:
-        assert process.stdout is not None
-        words = ""
-        while not words.endswith("}\n"):
-            words += process.stdout.readline()
-            assert process.poll() is None, "the server ended before it said its address"
-        yield json.loads(words)["url"]
-        process.terminate()
+    with serving(str(folder / "why"), *given) as url:
+        yield url
 
 
 @pytest.fixture
 def online(browser: Any) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    yield page
-    context.close()
-    assert complaints == []
+    with opened(browser, viewport={"width": 1280, "height": 900}) as page:
+        yield page
 
 
 def test_a_typed_text_is_predicted_and_explained(online: Any, served: str, axe: str) -> None:

@@ -1,10 +1,7 @@
 """`fastif export`, `apply` and `serve`: the page as a file, marks applied to the data, questions to a real model."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +9,13 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-import fastif
 from fastif.cli.app import run
 from fastif.cli.live import Correction, Questions, accuracy_table, correction_of
 from fastif.cli.opened import open_run
 from fastif.errors import ConfigurationError
 from fastif.web.server.jobs import Job, Report
 from tests.web.runs import write_run
+from tests.web.served import serving
 
 
 def test_export_writes_the_page_and_says_what_is_in_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -114,18 +111,8 @@ def test_a_correction_tells_accuracy_before_and_after(folder: Path) -> None:
 
 @pytest.fixture
 def served(folder: Path) -> Iterator[str]:
-    pytest.importorskip("uvicorn")
-    line = [sys.executable, "-m", "fastif", "serve", str(folder / "why"), "--json"]
-    places = {**os.environ, "PYTHONPATH": str(Path(fastif.__file__).parents[1])}
-    heard = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(line, env=places, text=True, **heard) as process:
-        assert process.stdout is not None
-        words = ""
-        while not words.endswith("}\n"):
-            words += process.stdout.readline()
-            assert process.poll() is None, "the server ended before it said its address"
-        yield json.loads(words)["url"]
-        process.terminate()
+    with serving(str(folder / "why")) as url:
+        yield url
 
 
 def test_serve_answers_on_this_machine_and_to_its_token(served: str) -> None:
