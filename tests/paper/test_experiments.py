@@ -15,6 +15,7 @@ from fastif.intervals import paired_interval
 from fastif.paper import changes, correction, recall, retraining, simulatability, visualization
 from fastif.paper.context import Context
 from fastif.paper.experiments import EXPERIMENTS
+from fastif.paper.experiments import find
 from fastif.paper.harness import Laboratory
 from fastif.paper.points import choose_points
 from fastif.paper.scored import Search, System
@@ -297,14 +298,18 @@ def test_pool_anchors_and_test_of_anli_share_no_premise(laboratory):
         one.run(context)
 
 
-def test_walks_of_two_checkpoints_are_repeats(tmp_path):
-    settings = settings_for("smoke")
-    wanted = replace(settings.augmentation_anli, steps=1, repeats=1, checkpoints=2)
-    laboratory = Laboratory(tmp_path, replace(settings, augmentation_anli=wanted))
-    outcome = laboratory.run(correction.augmentation_anli)
-    result = json.loads((outcome.path / "result.json").read_text())
-    assert [model["name"] for model in result["models"]] == ["nli-3", "nli-3-1"]
-    courses = result["result"]["walks"]["all"]["courses"]
+@pytest.mark.parametrize("name", ["augmentation-anli", "amazon"])
+def test_walks_of_two_checkpoints_are_repeats(name, tmp_path):
+    settings, (experiment,) = settings_for("smoke"), find(name)
+    field = name.replace("-", "_")
+    wanted = replace(getattr(settings, field), steps=1, repeats=1, checkpoints=2)
+    outcome = Laboratory(tmp_path, replace(settings, **{field: wanted})).run(experiment)
+    found = json.loads((outcome.path / "result.json").read_text())
+    result, first = found["result"], found["models"][0]["name"]
+    assert [model["name"] for model in found["models"]] == [first, f"{first}-1"]
+    walks = result["effects"]["retrain"] if name == "amazon" else result["walks"]["all"]
+    courses = walks["courses"]
     assert [(one["kind"], one["repeat"]) for one in courses[:3]] == [("helpful", 0), ("helpful", 1), ("harmful", 0)]
     assert courses[0]["loss"][0] != courses[1]["loss"][0]
-    assert result["result"]["changes"][0]["count"] == 2
+    compared = walks["comparisons"] if name == "amazon" else result["changes"]
+    assert compared[0]["count"] == 2

@@ -34,17 +34,38 @@ OURS: Effect = "finetune-step"
 
 
 def run(context: Context) -> dict[str, Any]:
-    """Walk on all kinds of points as the paper chooses them, and once more on those that the other effect chooses."""
-    wanted = context.settings.amazon
-    model = context.model("sentiment")
+    """Walk from each checkpoint, and compare what was seen pair by pair."""
+    wanted, data = context.settings.amazon, context.data
+    found: dict[Effect, list[Courses]] = {PAPERS: [], OURS: []}
+    notes: list[str] = []
+    for checkpoint in range(wanted.checkpoints):
+        model = context.model("sentiment", checkpoint)
+        sets = _sets(context, model)
+        notes += check_material(model.train, sets.anchors, test=sets.watched[TEST], original=sets.watched[ORIGINAL])
+        for effect, courses in _walks(context, model, sets, f"checkpoint {checkpoint}").items():
+            found[effect].append(courses)
+    return {
+        "held_out": data.sizes.held_out,
+        "examples": len(model.train),
+        "checkpoints": wanted.checkpoints,
+        "notes": list(dict.fromkeys(notes)),
+        "effects": {effect: Courses.joined(each).as_json() for effect, each in found.items()},
+    }
+
+
+def _sets(context: Context, model: TaskModel) -> Sets:
     data = context.data
-    anchors = model.examples(data.reviews_anchors())
     watched = {
         TEST: _examples(context, model, data.reviews_test()),
         VALIDATION: _examples(context, model, data.reviews_anchors()),
         ORIGINAL: _examples(context, model, data.reviews_dev()),
     }
-    notes = check_material(model.train, anchors, test=watched[TEST], original=watched[ORIGINAL])
+    return Sets(model.train, model.examples(data.reviews_anchors()), watched)
+
+
+def _walks(context: Context, model: TaskModel, sets: Sets, where: str) -> dict[Effect, Courses]:
+    """Walk on all kinds of points as the paper chooses them, and once more on those that the other effect chooses."""
+    wanted = context.settings.amazon
     plan = Plan(
         steps=wanted.steps,
         anchors=wanted.anchors,
@@ -64,9 +85,8 @@ def run(context: Context) -> dict[str, Any]:
 
     def walk(plan: Plan, kinds: tuple[Kind, ...]) -> Courses:
         def keep(what: str, make: Callable[[], Tensors]) -> Tensors:
-            return context.piece(f"{plan.ranked_by}: {what}", make)
+            return context.piece(f"{where}, {plan.ranked_by}: {what}", make)
 
-        sets = Sets(model.train, anchors, watched)
         iteration = Iteration(model.classifier, sets, plan=plan, options=options, keep=keep, progress=context.progress)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", fastif.ConvergenceWarning)  # the paper's number of steps, as it is
@@ -74,9 +94,8 @@ def run(context: Context) -> dict[str, Any]:
 
     papers = walk(plan, KINDS)
     ours = walk(replace(plan, effect=OURS), RANKED)
-    ours = replace(ours, courses={**papers.courses, **ours.courses})  # random points and anchors know no effect
-    effects = {PAPERS: papers.as_json(), OURS: ours.as_json()}
-    return {"held_out": data.sizes.held_out, "examples": len(model.train), "notes": notes, "effects": effects}
+    # random points and anchors know no effect
+    return {PAPERS: papers, OURS: replace(ours, courses={**papers.courses, **ours.courses})}
 
 
 def _examples(context: Context, model: TaskModel, table: TextTable) -> TextExamples:
@@ -115,7 +134,8 @@ def table(result: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             f"Paper ({AMAZON_CLAIM.where}): {AMAZON_CLAIM.words}. Ours, held-out domain {domain}, change of its "
-            f"accuracy in points after {plan['steps']} steps, with 95 % intervals over {plan['repeats']} repeats:",
+            f"accuracy in points after {plan['steps']} steps, with 95 % intervals over "
+            f"{plan['repeats'] * result.get('checkpoints', 1)} repeats:",
             markdown(["steps on", "paper", f"ours, {PAPERS} (as the paper)", f"ours, {OURS}"], first),
             markdown(["part", "steps on", "chosen by", "accuracy", "change, points", "change of mean loss"], rest),
             f"{plan['anchors']} anchors and {plan['examples']} points a step, rate {plan['learning_rate']:g}, the "

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import fastif
-from fastif.apps.iteration import Course, Courses, Iteration, Kind, Plan, Sets, by_anchor_slice, check_material
+from fastif.apps.iteration import Courses, Iteration, Plan, Sets, by_anchor_slice, check_material
 from fastif.integrations.tables import TextTable
 from fastif.keeping import Keep, Tensors
 from fastif.paper import changes
@@ -82,7 +82,7 @@ class Correction:
             keep = partial(_kept, context, f"checkpoint {checkpoint}")
             for anchors, courses in self._walks(context, model, tables, wanted, keep).items():
                 found.setdefault(anchors, []).append(courses)
-        walks = {anchors: _joined(each) for anchors, each in found.items()}
+        walks = {anchors: Courses.joined(each) for anchors, each in found.items()}
         return {
             "experiment": self.name,
             "setting": self.setting,
@@ -164,16 +164,6 @@ def _checked(model: TaskModel, tables: Tables) -> list[str]:
 
 def _kept(context: Context, what: str, name: str, make: Callable[[], Tensors]) -> Tensors:
     return context.piece(f"{what}: {name}", make)
-
-
-def _joined(found: list[Courses]) -> Courses:
-    """Return the walks of all checkpoints as repeats of one iteration."""
-    first = found[0]
-    courses: dict[Kind, list[Course]] = {kind: [] for kind in first.kinds}
-    for number, each in enumerate(found):
-        for kind, some in each.courses.items():
-            courses[kind] += [replace(one, repeat=number * each.plan.repeats + one.repeat) for one in some]
-    return Courses(first.parts, courses, first.plan, first.how)
 
 
 def _as_json(courses: Courses) -> dict[str, Any]:

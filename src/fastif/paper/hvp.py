@@ -210,7 +210,7 @@ def _figure(result: dict[str, Any], error: str, words: str, *, with_time: bool) 
     """Draw a row of panels for each kind of prediction: time and, for each T, the error; a line for each B."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     rows = result["rows"]
     sizes, repeats = sorted({row["B"] for row in rows}), sorted({row["T"] for row in rows})
@@ -237,8 +237,9 @@ def _figure(result: dict[str, Any], error: str, words: str, *, with_time: bool) 
             axes.set_ylabel("seconds" if value == "seconds" else "norm of the difference")
             if value == "seconds":
                 axes.set_yscale("log")
-                for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-                    which(FuncFormatter(lambda number_, _: f"{number_:.3g}"))
+                axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                axes.yaxis.set_major_formatter(FuncFormatter(lambda number_, _: f"{number_:.3g}"))
+                axes.yaxis.set_minor_formatter(NullFormatter())
             if line == 1:
                 axes.set_xlabel("depth J")
     for column in [place for place, (value, _) in enumerate(panels) if value != "seconds"]:

@@ -4,7 +4,7 @@ Knows numbers and parts by name; knows neither models nor examples.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -81,6 +81,16 @@ class Courses:
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds that were walked."""
         return tuple(self.courses)
+
+    @staticmethod
+    def joined(found: "Sequence[Courses]") -> "Courses":
+        """Return the walks of several iterations, from other models, as repeats of one."""
+        first = found[0]
+        courses: dict[Kind, list[Course]] = {kind: [] for kind in first.kinds}
+        for number, each in enumerate(found):
+            for kind, some in each.courses.items():
+                courses[kind] += [replace(one, repeat=number * each.plan.repeats + one.repeat) for one in some]
+        return Courses(first.parts, courses, first.plan, first.how)
 
     def values(self, kind: Kind, measure: Measure) -> Tensor:
         """Return what was measured, (repeats, steps + 1, parts)."""
