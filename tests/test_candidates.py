@@ -12,8 +12,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import fastif
-from fastif import errors, metrics
-from fastif.candidates import ExactIndex, Features, HeadGradients, Nearest, PerQuery, index, keys
+from fastif import errors, metrics, ranking
+from fastif.candidates import (
+    ExactIndex,
+    Features,
+    HeadGradients,
+    Nearest,
+    PerQuery,
+    StrongestOnly,
+    extremes,
+    index,
+    keys,
+)
 from fastif.candidates.probe import Probe
 from fastif.candidates.recall import RecallEstimate, sample_size, weighted_recall
 from fastif.derivatives import gradients
@@ -521,3 +531,48 @@ def test_the_index_is_built_once_and_progress_is_told() -> None:
     assert count > 0
     explainer.scores(it.queries)
     assert stages.count("indexing") == count
+
+
+# --- what is held of a full scan --------------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_the_ends_of_a_scan_in_parts_are_those_of_all_scores(data: Any) -> None:
+    queries, examples = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 30))
+    table = whole(data.draw, queries, examples)  # many are equal
+    count, together = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 12))
+    asked = []
+
+    def scan(directions: Any, ids: Tensor | None) -> Tensor:
+        asked.append(examples if ids is None else len(ids))
+        return table if ids is None else table[:, ids]
+
+    with mock.patch.object(extremes, "BYTES", together * queries * 4):
+        selection = StrongestOnly(None, examples, count)
+        values = selection.score({"weight": torch.zeros(queries, 1)}, scan, first=0)
+    ids = selection.ids(queries)
+    assert max(asked) <= together
+    assert sum(asked) == examples
+    assert values.shape == ids.shape == (queries, min(examples, 2 * count))
+    for row, kept, numbers in zip(table, values, ids, strict=True):
+        assert torch.equal(row[numbers], kept)
+        for rank in (ranking.helpful, ranking.harmful):
+            best = rank(row, torch.arange(examples), count)
+            assert rank(kept, numbers, count).ids.tolist() == best.ids.tolist()
+
+
+@pytest.mark.parametrize("name", CORE_NAMES[:2])
+def test_the_strongest_alone_are_listed_as_from_all_scores(name: str) -> None:
+    it = case(name)
+    explainer = fastif.Explainer(model_of(it), it.train, damping=0.1)
+    every = explainer.explain(it.queries, top=3)
+    with mock.patch.object(extremes, "BYTES", 2**8):
+        few = explainer.explain(it.queries, top=3, scores="strongest")
+    assert few.scores.values.shape[1] == 8  # three and one that comes close, of either sign
+    for one, other in zip(every, few, strict=True):
+        assert [each.index for each in one.helpful] == [each.index for each in other.helpful]
+        assert [each.index for each in one.harmful] == [each.index for each in other.harmful]
+        assert [each.score for each in one.helpful] == pytest.approx([each.score for each in other.helpful])
+    assert few.scores.provenance["held"] == "4 of each end"
+    with pytest.raises(errors.ConfigurationError, match="'all' or 'strongest'"):
+        explainer.explain(it.queries, scores="some")  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """What is wrong with the arguments of an explainer, before anything is computed."""
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -22,3 +22,11 @@ def check_arguments(model: Any, solver: Any, damping: Any) -> None:
         if isinstance(damping, bool) or not isinstance(damping, Real):
             raise ConfigurationError(f'damping must be a number or "auto", not {damping!r}.')
         check_damping(float(damping))
+
+
+def check_listing(top: Any, scores: Any) -> None:
+    """Raise unless `explain` can list so many and hold so much."""
+    if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
+        raise ConfigurationError(f"top must be a whole number of at least 1, not {top!r}.")
+    if scores not in ("all", "strongest"):
+        raise ConfigurationError(f"scores must be 'all' or 'strongest', not {scores!r}.")

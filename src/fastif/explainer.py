@@ -8,15 +8,14 @@ of the training data.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
-from numbers import Integral
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from fastif import rescoring, vectors
-from fastif.arguments import check_arguments
-from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selection, candidate_ids
+from fastif.arguments import check_arguments, check_listing
+from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selection, StrongestOnly, candidate_ids
 from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
@@ -33,6 +32,7 @@ from fastif.precision import Precision, matmuls
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress, offset, resolve
 from fastif.queries import Queries
+from fastif.ranking import with_contenders
 from fastif.rescoring import rescore_top
 from fastif.resources import VECTORS_IN_A_SOLVE, Resources
 from fastif.scanning import Scanner
@@ -140,10 +140,7 @@ class Explainer:
         )
 
     def led(self) -> AbstractContextManager[bool]:
-        """Return a context to work in as one of a team: the leader asks, and gets True; others get False at the end.
-
-        Without a team, this process leads itself.
-        """
+        """Return a context to work in: who leads a team, or has none, gets True; others get False at the end."""
         return self._scanner.led(self._operator)
 
     def scores(self, queries: Any, *, reduce: Literal["mean"] | None = None) -> Scores:
@@ -152,20 +149,22 @@ class Explainer:
             raise ConfigurationError(f"reduce must be None or 'mean', not {reduce!r}.")
         return self._scored(self._queries(queries), reduce)[0]
 
-    def explain(self, queries: Any, *, top: int = 10) -> Explanation:
-        """Return the `top` most helpful and most harmful training examples of every query."""
-        if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
-            raise ConfigurationError(f"top must be a whole number of at least 1, not {top!r}.")
+    def explain(self, queries: Any, *, top: int = 10, scores: Literal["all", "strongest"] = "all") -> Explanation:
+        """Return the `top` most helpful and most harmful training examples of every query.
+
+        All of them are scored; with `scores="strongest"` what is held does not grow with the training set.
+        """
+        check_listing(top, scores)
         queries = self._queries(queries)
-        scores, solutions = self._scored(queries, None, exact_top=int(top))
+        table, solutions = self._scored(queries, None, exact_top=int(top), strongest=scores == "strongest")
         samples = [sample for solution in solutions for sample in solution.samples_by_vector()]
         explained = []
         for row, (title, target) in enumerate(queries.titles()):
             errors = partial(self._standard_errors, samples[row])
-            helpful, harmful = strongest(scores, row, self.train, int(top), errors)
+            helpful, harmful = strongest(table, row, self.train, int(top), errors)
             predicted = queries.examples.targets_are_predictions
             explained.append(QueryExplanation(title, self._measure_name, helpful, harmful, target, predicted))
-        return Explanation(explained, scores, self.summary())
+        return Explanation(explained, table, self.summary())
 
     def self_influence(self) -> Tensor:
         r"""Return $+\nabla\ell(z_i)^\top (H + \lambda I)^{-1} \nabla\ell(z_i) \ge 0$ for every training example i.
@@ -325,7 +324,7 @@ class Explainer:
         )
 
     def _scored(
-        self, queries: Queries, reduce: Literal["mean"] | None, exact_top: int = 0
+        self, queries: Queries, reduce: Literal["mean"] | None, *, exact_top: int = 0, strongest: bool = False
     ) -> tuple[Scores, list[Solution]]:
         self._check_weights()
         values: list[Tensor] = []
@@ -334,7 +333,7 @@ class Explainer:
         waiting: list[Block] = []  # solutions that are scored together: a scan costs little more for many
         with self._resources.working():
             solver, damping = self._prepared
-            selection = self._select(queries, reduce)
+            selection = self._select(queries, reduce, with_contenders(exact_top) if strongest else None)
             most = self._resources.directions_at_once
 
             def score() -> None:
@@ -376,10 +375,11 @@ class Explainer:
             repeated = self._scanner.scan(samples, ids).double()
         return list((repeated.std(dim=0) / len(repeated) ** 0.5).tolist())
 
-    def _select(self, queries: Queries, reduce: Literal["mean"] | None) -> Selection:
-        if self._nearest is None:
-            return SameForAll(self._given, len(self.train))
-        return self._neighbours.select(queries.placed(), self._measure, reduce=reduce)
+    def _select(self, queries: Queries, reduce: Literal["mean"] | None, held: int | None) -> Selection:
+        if self._nearest is not None:
+            return self._neighbours.select(queries.placed(), self._measure, reduce=reduce)
+        every = self._given, len(self.train)
+        return SameForAll(*every) if held is None else StrongestOnly(*every, held)
 
     @cached_property
     def _neighbours(self) -> Neighbours:

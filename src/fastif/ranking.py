@@ -49,13 +49,22 @@ def harmful(values: Tensor, ids: Tensor, top: int) -> Ranked:
     return _strongest(values, ids, top, _HARMFUL_SIGN)
 
 
+def with_contenders(top: int) -> int:
+    """How many of each sign to look at, where scores are a little off and `top` are listed.
+
+    >>> with_contenders(100)
+    125
+    """
+    return top + max(1, top // _BESIDE)
+
+
 def contenders(values: Tensor, top: int) -> Tensor:
     """The positions of values that may be among the `top` of either sign once they are known better.
 
     >>> contenders(torch.tensor([-1.0, 0.5, -3.0, 2.0]), top=1).tolist()
     [0, 1, 2, 3]
     """
-    count = min(len(values), top + max(1, top // _BESIDE))
+    count = min(len(values), with_contenders(top))
     both = torch.cat([values.topk(count, largest=largest).indices for largest in (False, True)])
     seen = torch.zeros(len(values), dtype=torch.bool).index_fill_(0, both, True)
     return seen.nonzero()[:, 0]

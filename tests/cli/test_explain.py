@@ -382,6 +382,23 @@ def test_a_number_of_candidates_is_scored_and_what_they_hold_is_told(
     assert "must be all, auto or a number" in " ".join(capsys.readouterr().err.split())
 
 
+def test_the_strongest_scores_alone_are_held_where_asked(
+    checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = write(tmp_path / "query.csv", QUERIES, QUERY_LABELS)
+    line = ["explain", str(checkpoint), "--train", str(train), "--query", str(query), "--top", "2", "--json"]
+    told = []
+    for scores in ("all", "strongest"):
+        assert run([*line, "--scores", scores, "-o", str(tmp_path / scores)]) == 0
+        told.append(json.loads(capsys.readouterr().out)["queries"])
+    assert told[0] == told[1]
+    assert fastif.Scores.load(tmp_path / "strongest" / "scores").values.shape == (len(QUERIES), 6)
+    assert run(["slices", str(tmp_path / "strongest"), "--json"]) == 0
+    capsys.readouterr()
+    assert run([*line, "--scores", "few"]) == 2
+    assert "must be 'all' or 'strongest'" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_long_scan_on_a_cpu_takes_candidates_unless_told_otherwise(
     checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

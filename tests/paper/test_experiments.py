@@ -14,8 +14,7 @@ from fastif.errors import DataError
 from fastif.intervals import paired_interval
 from fastif.paper import changes, correction, recall, retraining, simulatability, visualization
 from fastif.paper.context import Context
-from fastif.paper.experiments import EXPERIMENTS
-from fastif.paper.experiments import find
+from fastif.paper.experiments import EXPERIMENTS, find
 from fastif.paper.harness import Laboratory
 from fastif.paper.points import choose_points
 from fastif.paper.scored import Search, System

@@ -127,12 +127,50 @@ def test_it_says_what_it_cannot_do(module: nn.Module, loss: Any, curvature: Any,
         fastif.Woodbury().prepare(operator)
 
 
+@pytest.mark.parametrize("name", CAPTURED)
+@pytest.mark.parametrize("most", [3, 11])
+def test_the_longest_rows_are_found_whatever_the_batches(name: str, most: int) -> None:
+    operator = operator_of(name)
+    if not kept_rows.can_be_kept(operator):
+        pytest.skip("layers that cannot be captured")
+    dense = rows_of(operator)
+    lengths = dense.square().sum(dim=1)
+    longest = dense[lengths.argsort(descending=True)[:most]]
+    kept = KeptRows(operator, most)
+    assert (kept.count, kept.seen) == (most, len(dense))
+    assert kept.share_of_trace == pytest.approx(float(longest.square().sum() / lengths.sum()))
+    values = torch.linalg.eigvalsh(kept.gram())
+    assert relative_error(values, torch.linalg.eigvalsh(longest @ longest.T)) < 1e-9
+    block = vectors.random(operator.model.parameters, 2, seed=1)
+    seen = kept.times(block).square().sum(dim=1)
+    assert relative_error(seen, (vectors.flatten(block) @ longest.T).square().sum(dim=1)) < 1e-9
+
+
+def test_a_solve_by_the_longest_rows_is_that_of_their_matrix() -> None:
+    operator = operator_of("transformer")
+    dense = rows_of(operator)
+    longest = dense[dense.square().sum(dim=1).argsort(descending=True)[:9]]
+    queries = gradients("transformer", "queries")
+    damped = longest.T @ longest / operator.examples + 0.05 * torch.eye(operator.size, dtype=torch.float64)
+    prepared = fastif.Woodbury(rows=9).prepare(operator)
+    found = prepared.solve(as_block(queries, operator), 0.05)
+    assert relative_error(vectors.flatten(found.value), torch.linalg.solve(damped, queries.T).T) < 1e-9
+    assert f"the longest 9 of {len(dense):,} Jacobian rows" in prepared.description
+    assert "of the trace" in prepared.description
+    assert not prepared.spectrum().exact
+    everything = fastif.Woodbury(rows=10**6).prepare(operator)
+    assert everything.spectrum().exact
+    assert "longest" not in everything.description
+
+
 def test_no_damping_is_refused_and_knobs_are_checked() -> None:
     operator = operator_of("transformer")
     with pytest.raises(SingularMatrixError, match="damping"):
         fastif.Woodbury().prepare(operator).solve(as_block(gradients("transformer", "queries"), operator), 0.0)
     with pytest.raises(ConfigurationError, match="between 0 and 1"):
         fastif.Woodbury(tolerance=2.0)
+    with pytest.raises(ConfigurationError, match="at least 1"):
+        fastif.Woodbury(rows=0)
 
 
 def test_a_float32_model_reaches_its_tolerance_without_a_word() -> None:

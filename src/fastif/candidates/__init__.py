@@ -1,5 +1,6 @@
 """Which training examples to score: all of them, those with given numbers, or the nearest to each query."""
 
+from fastif.candidates.extremes import StrongestOnly
 from fastif.candidates.given import candidate_ids
 from fastif.candidates.index import BuiltIndex, ExactIndex, Index
 from fastif.candidates.keys import Features, HeadGradients, Keys
@@ -19,5 +20,6 @@ __all__ = [
     "PerQuery",
     "SameForAll",
     "Selection",
+    "StrongestOnly",
     "candidate_ids",
 ]

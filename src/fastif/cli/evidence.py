@@ -19,10 +19,10 @@ MORE = 10  # neighbours are looked for among as many as are listed, and among so
 
 
 def explain_queries(
-    explainer: Explainer, queries: Examples, asked: TextTable, train: TextTable, *, top: int
+    explainer: Explainer, queries: Examples, asked: TextTable, train: TextTable, *, top: int, scores: Any = "all"
 ) -> tuple[dict[str, Any], Scores]:
-    """Return everything that is told of the queries, and the scores of all training examples."""
-    explanation = explainer.explain(queries, top=top)
+    """Return everything that is told of the queries, and the scores of all training examples, or of the strongest."""
+    explanation = explainer.explain(queries, top=top, scores=scores)
     listed = [[it.index for it in (*one.helpful, *one.harmful)] for one in explanation]
     losses = _own_losses(explainer, listed)
     near = explainer.nearest(queries, min(len(explainer.train), 2 * top * MORE))

@@ -28,7 +28,13 @@ from fastif.store import RunStore
 
 BATCH_SIZE = {"cpu": 64}  # on a GPU as many as its memory holds
 # what runs of older versions do not have, and what they did: they read no slices of queries
-LATER_ARGUMENTS: dict[str, Any] = {"memory_budget": None, "query_slice": "", "per_slice": None, "candidates": "all"}
+LATER_ARGUMENTS: dict[str, Any] = {
+    "memory_budget": None,
+    "query_slice": "",
+    "per_slice": None,
+    "candidates": "all",
+    "scores": "all",
+}
 EPILOG = "Example: fastif explain runs/sentiment --train train.csv --query dev.csv --wrong -o runs/why"
 
 
@@ -78,6 +84,15 @@ def explain(
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
     candidates: scored.Option = scored.AUTO,
+    scores: Annotated[
+        str,
+        typer.Option(
+            "--scores",
+            help="all, or strongest: score all, and hold only those that are listed and those close to them; for "
+            "training sets whose scores do not fit into memory.",
+            rich_help_panel=options.RUN,
+        ),
+    ] = "all",
     nproc: several.Nproc = None,
     as_json: options.Json = False,
 ) -> None:
@@ -99,7 +114,8 @@ def explain(
     else:
         draw_explanation(result, OUT)
     if out is not None:
-        note(f"Written to {out}: explanation.json, and the scores of all training examples as scores.safetensors.")
+        held = "all training examples" if scores == "all" else "the strongest"
+        note(f"Written to {out}: explanation.json, and the scores of {held} as scores.safetensors.")
 
 
 def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> dict[str, Any] | None:
@@ -157,7 +173,7 @@ def _performed(
         for line in () if team is None else told(team, model, ready.train, len(queries)):
             note(line)
         with ready.led():
-            result, scores = explain_queries(ready, queries, rows, table, top=it.top)
+            result, scores = explain_queries(ready, queries, rows, table, top=it.top, scores=it.scores)
         return {**result, "query_slices": _slices(asked, rows)}, scores
 
     if out is None:

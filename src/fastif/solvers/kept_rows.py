@@ -20,6 +20,7 @@ from fastif.errors import ConfigurationError
 from fastif.factored import add_weighted_sums, can_be_factored, inner_products
 from fastif.fitting import fitting
 from fastif.precision import wide_product
+from fastif.solvers.strong_rows import Chunk, Strongest
 from fastif.vectors import Block
 
 BYTES, PART = 2**28, 0.1  # what gradients that are formed on the way may take: on a CPU, and of a GPU's memory
@@ -33,20 +34,31 @@ KEPT_BYTES, KEPT_PART = 2**30, 0.4
 # gradients are made and read besides: up to so many times o i the former is sooner.
 GHOST_SHARE = {"cpu": 4.0, "cuda": 0.1}
 
-Chunk = dict[str, list[Factor]]  # the factors of some rows, by the name of the parameter
-
 
 class KeptRows:
-    """All rows of an operator, in the order of its batches."""
+    """All rows of an operator, in the order of its batches; or the `most` longest of them."""
 
-    def __init__(self, operator: CurvatureOperator) -> None:
+    def __init__(self, operator: CurvatureOperator, most: int | None = None) -> None:
         self.operator = operator
         self._chunks: list[Chunk] = []
         examples: list[Tensor] = []
+        strongest = None if most is None else Strongest(most)
+        done = 0
         for batch in operator.batches():
             for ids, chunks in fitting(self._captured, batch):
-                self._chunks += chunks
-                examples += [ids] * len(chunks)
+                if strongest is None:
+                    self._chunks += chunks
+                    examples += [ids] * len(chunks)
+                else:
+                    operator.progress("strongest rows", done, operator.examples)
+                    for chunk in chunks:
+                        strongest.add(chunk, ids)
+                done += len(ids)
+        self.seen, self.share_of_trace = sum(map(len, examples)), 1.0
+        if strongest is not None:
+            operator.progress("strongest rows", done, operator.examples)
+            self._chunks, examples, self.share_of_trace = strongest.finish()
+            self.seen = strongest.seen
         self.examples = torch.cat(examples)  # the number of each row's example
         self.counts = [len(ids) for ids in examples]
         self.count = len(self.examples)

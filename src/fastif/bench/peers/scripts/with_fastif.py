@@ -8,10 +8,10 @@ PACKAGES = ["fastif"]
 NOTES = {}
 
 
-def explain(given, solver, **options):
+def explain(given, solver, trainable=None, **options):
     """Return the scores from an `Explainer`."""
     options.setdefault("damping", given.damping)
-    model = fastif.TorchModel(given.module, loss="cross_entropy")
+    model = fastif.TorchModel(given.module, loss="cross_entropy", trainable=trainable)
     explainer = fastif.Explainer(model, given.train, solver=solver, progress=False, **options)
     scores = explainer.scores(given.queries)
     NOTES["method"] = scores.provenance["method"]
@@ -28,7 +28,11 @@ METHODS = {
     "ConjugateGradient, Hessian, loose": partial(
         explain, solver=fastif.ConjugateGradient(tolerance=0.1), curvature="hessian"
     ),
-    "Lanczos": partial(explain, solver=fastif.Lanczos()),
+    **{
+        f"Woodbury, {rows} longest rows": partial(explain, solver=fastif.Woodbury(rows=rows))
+        for rows in (20, 50, 200, 800)
+    },
     "Lanczos, rank 100": partial(explain, solver=fastif.Lanczos(rank=100)),
     "Identity": partial(explain, solver=fastif.Identity()),
+    "Identity, last layer": partial(explain, solver=fastif.Identity(), trainable=r"^4\.weight"),
 }
