@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, overload
 
+import torch
 from torch import Tensor
 
 from fastif import ranking
@@ -136,14 +137,16 @@ def strongest(
     scores: Scores, row: int, train: Examples, top: int, errors: Callable[[Tensor], Sequence[float | None]]
 ) -> tuple[tuple[Influence, ...], tuple[Influence, ...]]:
     """Return the `top` most helpful and most harmful training examples of one row, with the errors of their scores."""
+    values, ids = scores.values[row], scores.train_ids[row]
+    ranked = ranking.helpful(values, ids, top), ranking.harmful(values, ids, top)
+    known = iter(errors(torch.cat([each.ids for each in ranked])))  # of both at once: each time is a scan
 
-    def members(ranked: ranking.Ranked) -> tuple[Influence, ...]:
-        ids = ranked.ids.tolist()
-        listed = zip(ids, ranked.scores.tolist(), train.labels(ids), errors(ranked.ids), strict=True)
+    def members(some: ranking.Ranked) -> tuple[Influence, ...]:
+        numbers = some.ids.tolist()
+        listed = zip(numbers, some.scores.tolist(), train.labels(numbers), strict=True)
         return tuple(
-            Influence(index, score, train[index], label, train.describe(index), error)
-            for index, score, label, error in listed
+            Influence(index, score, train[index], label, train.describe(index), next(known))
+            for index, score, label in listed
         )
 
-    values, ids = scores.values[row], scores.train_ids[row]
-    return members(ranking.helpful(values, ids, top)), members(ranking.harmful(values, ids, top))
+    return members(ranked[0]), members(ranked[1])

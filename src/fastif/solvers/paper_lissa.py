@@ -26,7 +26,7 @@ from fastif.vectors import Block
 
 CONVERGED = 0.05  # relative residual
 RESIDUAL_EXAMPLES = {"cpu": 256, "cuda": 1024}  # that it is estimated on at most
-RESIDUAL_SHARE = 8  # one example for so many that are drawn, to cost little beside the steps
+RESIDUAL_SHARE = 32  # one example for so many that are drawn, to cost little beside the steps
 FEWEST = 16  # and no fewer than these
 
 Look = Callable[[int, Callable[[], Block]], None]
