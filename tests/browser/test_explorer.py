@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from fastif.web.export import write_export
+from fastif.web.payload import make_payload
 from tests.browser.conftest import ready
+from tests.web.runs import content
 
 pytestmark = pytest.mark.browser
 
@@ -102,6 +105,25 @@ def test_a_prediction_shows_its_training_examples(page: Any, exported: str) -> N
     assert page.locator("#detail-title").inner_text() == "The chosen prediction"
 
 
+def test_whiskers_and_words_tell_the_error_of_a_score(page: Any, exported: str, tmp_path: Path) -> None:
+    ready(page, exported + "#q=1")
+    first = page.locator("#detail .card").first
+    assert "with a standard error of 0.25" in first.inner_text()
+    inner, whisker = (first.locator(f".bar i.{kind}").bounding_box() for kind in ("helpful", "whisker"))
+    end, middle = inner["x"] + inner["width"], whisker["x"] + whisker["width"] / 2
+    assert abs(end - middle) <= 2  # one error either way of the end of the bar
+    track = first.locator(".bar").bounding_box()
+    assert whisker["x"] + whisker["width"] <= track["x"] + track["width"] + 1
+    assert "one standard error" in page.locator("#detail").inner_text()
+    page.locator("#detail .card-text").first.click()
+    assert page.locator("#detail .whisker").count() > 0
+    written = write_export(make_payload(content(tmp_path / "run", error=None)), tmp_path / "page.html")
+    ready(page, written.file.as_uri() + "#q=1")
+    assert page.locator("#detail .whisker").count() == 0
+    assert "have no standard error" in page.locator("#detail").inner_text()
+    assert "residual of 1.0e-6" in page.locator("#detail").inner_text()
+
+
 def test_hover_and_click_in_the_graph(page: Any, exported: str) -> None:
     ready(page, exported)
     page.mouse.move(*point_of(page, "query", 4))
@@ -162,7 +184,12 @@ def test_marks_are_exported_and_a_reload_restores_everything(page: Any, exported
     cards.nth(1).select_option("keep")
     page.get_by_role("button", name="Accept").click()
     assert "3 training examples marked" in page.locator("#below").inner_text()
-    assert "fastif apply" in page.locator("#below pre").inner_text()
+    commands = page.get_by_label("The commands", exact=True).inner_text()
+    assert "fastif apply" in commands
+    assert "fastif train" in commands
+    assert "train_classifier" in page.get_by_label("The Python", exact=True).inner_text()
+    assert page.get_by_role("button", name="Download parquet").count() == 0
+    assert "No parquet here: a file has no program behind it" in page.locator("#below").inner_text()
     with page.expect_download() as download:
         page.get_by_role("button", name="Download jsonl").click()
     download.value.save_as(tmp_path / "marks.jsonl")

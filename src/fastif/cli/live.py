@@ -48,7 +48,8 @@ class Questions:
             report.found(predicted=model.label_names.get(best, str(best)), confidence=confidence)
         report("finding training examples", 0, 1)
         result, _ = explain_queries(self.explainer, queries, table, self.opened.table, top=TOP)
-        report.found(query=result["queries"][0], how=result["how"])
+        (residual,) = result["provenance"]["residuals"]
+        report.found(query=result["queries"][0], how=result["how"], residual=residual)
 
     @cached_property
     def explainer(self) -> fastif.Explainer:

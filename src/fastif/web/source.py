@@ -62,12 +62,12 @@ def read_suspects(file: Path) -> list[Row]:
     try:
         with open(file, encoding="utf-8", newline="") as stream:
             if file.suffix.lower() == ".csv":
-                return [{name: _plain(value) for name, value in row.items()} for row in csv.DictReader(stream)]
+                return [{name: plain(value) for name, value in row.items()} for row in csv.DictReader(stream)]
             return [json.loads(line) for line in stream if line.strip()]
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"{file} could not be read as a list of fastif audit (csv or jsonl): {error}") from error
 
 
-def _plain(value: Any) -> Any:
-    """Take off the mark that keeps a cell from being a formula."""
+def plain(value: Any) -> Any:
+    """Return a cell without the mark that keeps it from being a formula."""
     return value[1:] if isinstance(value, str) and value[:1] == "'" and value[1:2] in tuple("=+-@\t\r") else value

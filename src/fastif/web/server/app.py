@@ -14,6 +14,8 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from fastif.errors import ConfigurationError, DataError
+from fastif.web.marks import as_parquet, mark_rows
 from fastif.web.page import MEDIA, static_names, static_text
 from fastif.web.payload import Payload
 from fastif.web.server.guard import Guard
@@ -21,6 +23,7 @@ from fastif.web.server.jobs import Jobs, Kind, QueueFullError, Work
 
 LONGEST_QUESTION = 10_000
 MOST_LISTENERS = 64
+MOST_MARKS = 10_000
 LOOK_EVERY = 0.2  # seconds
 QUIET = 15.0  # seconds after which a listener hears that the server is still there
 REFUSALS: dict[int | str, dict[str, Any]] = {404: {}, 429: {}}
@@ -34,6 +37,21 @@ class Question(BaseModel):
     text: Annotated[str, Field(min_length=1, max_length=LONGEST_QUESTION)]
     text_pair: Annotated[str, Field(max_length=LONGEST_QUESTION)] | None = None
     label: Annotated[str, Field(max_length=200)] | None = None
+
+
+class Mark(BaseModel):
+    """A person's verdict on a training example: keep, remove, or label: and the name of a class."""
+
+    model_config = ConfigDict(extra="forbid")
+    index: Annotated[int, Field(ge=0, lt=2**32)]
+    verdict: Annotated[str, Field(max_length=500)]
+
+
+class Marks(BaseModel):
+    """Verdicts to be written to a file, one for each training example."""
+
+    model_config = ConfigDict(extra="forbid")
+    marks: Annotated[list[Mark], Field(min_length=1, max_length=MOST_MARKS)]
 
 
 class JobNumber(BaseModel):
@@ -75,6 +93,7 @@ def make_app(
     """
     app = FastAPI(title="fastif explorer", docs_url=None, redoc_url=None, openapi_url=None)
     _add_page(app, payload)
+    _add_marks(app, payload)
     jobs = Jobs(workers or {})
     _add_questions(app, jobs, correction)
     _add_queue(app, jobs)
@@ -102,6 +121,18 @@ def _add_page(app: FastAPI, payload: Payload) -> None:
         if "gzip" in request.headers.get("accept-encoding", ""):
             return Response(packed, media_type="application/octet-stream", headers={"content-encoding": "gzip"})
         return Response(content, media_type="application/octet-stream")
+
+
+def _add_marks(app: FastAPI, payload: Payload) -> None:
+    @app.post("/marks.parquet", response_class=Response, responses={501: {}})
+    async def marks(given: Marks) -> Response:
+        try:
+            rows = mark_rows(payload, {each.index: each.verdict for each in given.marks})
+            return Response(as_parquet(rows), media_type="application/vnd.apache.parquet")
+        except ConfigurationError as error:  # nothing to write it with
+            raise HTTPException(501, str(error)) from error
+        except DataError as error:
+            raise HTTPException(422, str(error)) from error
 
 
 def _add_questions(app: FastAPI, jobs: Jobs, correction: str) -> None:

@@ -1,7 +1,7 @@
 // Questions to a model that stays loaded: a text to type, a queue that all can see, results as they are found; and
 // corrections with their progress. Only where a server is behind the page.
 
-import { bar, marked, tag } from "./cards.js";
+import { bar, longestBar, marked, sureness, tag } from "./cards.js";
 import { byId, el, fill, say } from "./dom.js";
 import { contentWords, count, share } from "./words.js";
 
@@ -51,7 +51,7 @@ function correctForm(words) {
 async function send(where, body) {
   const headers = body ? { "content-type": "application/json" } : {};
   const answer = await fetch(where, { method: "POST", headers, body: body && JSON.stringify(body) });
-  if (!answer.ok) say(`The server refused: ${(await answer.json().catch(() => ({}))).detail ?? answer.status}`);
+  if (!answer.ok) say(`The server refused: ${(await answer.json().catch(() => ({}))).detail ?? answer.status}`, true);
 }
 
 function listen(queue, answers) {
@@ -71,7 +71,7 @@ function listen(queue, answers) {
       else answers.prepend(shown);
     }
   });
-  source.addEventListener("error", () => say("The server does not answer; the page tries again"));
+  source.addEventListener("error", () => say("The server does not answer; the page tries again", true));
 }
 
 function queueItem(job) {
@@ -101,17 +101,19 @@ function askAnswer(job) {
   );
   if (!query) return [head, el("p", { class: "quiet small", text: "The training examples behind it are being looked for." })];
   const words = contentWords(query.text, query.text_pair);
-  const strongest = Math.max(...[...query.helpful, ...query.harmful].map((each) => Math.abs(each.score)), 0);
+  const all = [...query.helpful, ...query.harmful];
+  const longest = longestBar(all.map((each) => [each.score, each.error]));
   const column = (kind, title) =>
-    el("section", { class: "column", "aria-label": title }, el("h3", {}, el("span", { class: kind, text: title })), el("ol", { class: "cards" }, query[kind].map((each) => member(each, strongest, words))));
-  return [head, el("div", { class: "sides" }, column("helpful", "Supports this answer"), column("harmful", "Speaks against it"))];
+    el("section", { class: "column", "aria-label": title }, el("h3", {}, el("span", { class: kind, text: title })), el("ol", { class: "cards" }, query[kind].map((each) => member(each, longest, words))));
+  const sure = el("p", { class: "quiet small", text: sureness(all.map((each) => each.error), job.found.residual) });
+  return [head, sure, el("div", { class: "sides" }, column("helpful", "Supports this answer"), column("harmful", "Speaks against it"))];
 }
 
-function member(each, strongest, words) {
+function member(each, longest, words) {
   return el(
     "li",
     { class: "card" },
-    bar(each.score, strongest, each.error),
+    bar(each.score, longest, each.error),
     el("p", { class: "text small" }, marked(each.text, words)),
     each.text_pair && el("p", { class: "text pair small" }, marked(each.text_pair, words)),
     el("p", { class: "tags" }, tag(each.label), tag(`line ${count(each.line)}`)),
