@@ -81,6 +81,12 @@ class Payload:
         """How many training texts it holds."""
         return 0 if self.head["redacted"] else len(self.arrays["train_id"])
 
+    @property
+    def story_examples(self) -> int:
+        """How many examples its story shows, which may be of the training data too."""
+        chapters = (self.head["story"] or {}).get("chapters", ())
+        return sum(len(part.get("items", ())) for chapter in chapters for part in chapter["parts"])
+
     def text(self, node: int) -> str | None:
         """Return a training text, by its number on the page; None where texts are left out."""
         if self.head["redacted"]:
@@ -121,6 +127,7 @@ def assemble(content: RunContent, edges: Edges, *, redact: bool = False) -> Payl
     head = {
         **_about(content),
         "redacted": redact,
+        "story": _story(content, redact),
         "has_pairs": any("text_pair" in row for row in rows),
         "choice": edges.choice,
         "labels": labels,
@@ -157,6 +164,12 @@ def _again(content: RunContent) -> dict[str, Any]:
     apply = f"fastif apply {shlex.quote(content.place)} {MARKS} -o {MARKED}"
     python = again.python(content.place, MARKS)
     return {"apply": apply, "train": again.command(MARKED), "python": python, "hint": again.hint}
+
+
+def _story(content: RunContent, redact: bool) -> dict[str, Any] | None:
+    if content.story is None:
+        return None
+    return (content.story.without_examples() if redact else content.story).as_json()
 
 
 def _slices(content: RunContent) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from fastif.errors import DataError, StoredFileError
 from fastif.scores import Scores
 from fastif.store import RunStore
+from fastif.web.story import Story, read_story
 
 Row = Mapping[str, Any]
 
@@ -29,6 +30,7 @@ class RunContent:
         train: a row for each training example: text, and where there are such: text_pair, label, slice, line.
         request: what the run was asked to do.
         suspects: the rows of `fastif audit`, where there are any.
+        story: what is told of the run, where somebody wrote it.
     """
 
     name: str
@@ -38,6 +40,7 @@ class RunContent:
     train: Sequence[Row]
     request: Mapping[str, Any] = field(default_factory=dict)
     suspects: Sequence[Row] = field(default_factory=list)
+    story: Story | None = None
 
 
 def read_run(path: Path, *, audit: Path | None = None) -> RunContent:
@@ -54,7 +57,8 @@ def read_run(path: Path, *, audit: Path | None = None) -> RunContent:
     if scores.values.numel() and int(scores.train_ids.max()) >= len(train):
         raise StoredFileError(f"{path} has scores of more training examples than the {len(train)} that it keeps.")
     suspects = [] if audit is None else read_suspects(audit)
-    return RunContent(path.resolve().name, str(path), explanation, scores, train, store.request, suspects)
+    name, story = path.resolve().name, read_story(path)
+    return RunContent(name, str(path), explanation, scores, train, store.request, suspects, story)
 
 
 def read_suspects(file: Path) -> list[Row]:

@@ -152,7 +152,9 @@ def test_marks_come_back_as_parquet(client: TestClient, payload: Payload) -> Non
     assert (second["action"], second["new_label"], second["line"]) == ("relabel", other, ids[1] + 2)
     assert second["text"] == payload.text(1)
     assert EVIL in second["text"]
-    for wrong in ([], [{"index": 10**6, "verdict": "keep"}], [{"index": ids[0], "verdict": "burn"}], "x"):
+    for wrong in ([{"index": 10**6, "verdict": "keep"}], [{"index": ids[0], "verdict": "burn"}]):
+        assert client.post("marks.parquet", json={"marks": wrong}).status_code == 400
+    for wrong in ([], "x", [{"index": -1, "verdict": "keep"}]):
         assert client.post("marks.parquet", json={"marks": wrong}).status_code == 422
 
 

@@ -34,7 +34,7 @@ class Question(BaseModel):
     """A text to explain, typed on the page."""
 
     model_config = ConfigDict(extra="forbid")
-    text: Annotated[str, Field(min_length=1, max_length=LONGEST_QUESTION)]
+    text: Annotated[str, Field(min_length=1, max_length=LONGEST_QUESTION, pattern=r"\S")]  # more than spaces
     text_pair: Annotated[str, Field(max_length=LONGEST_QUESTION)] | None = None
     label: Annotated[str, Field(max_length=200)] | None = None
 
@@ -124,7 +124,7 @@ def _add_page(app: FastAPI, payload: Payload) -> None:
 
 
 def _add_marks(app: FastAPI, payload: Payload) -> None:
-    @app.post("/marks.parquet", response_class=Response, responses={501: {}})
+    @app.post("/marks.parquet", response_class=Response, responses={400: {}, 501: {}})
     async def marks(given: Marks) -> Response:
         try:
             rows = mark_rows(payload, {each.index: each.verdict for each in given.marks})
@@ -132,7 +132,7 @@ def _add_marks(app: FastAPI, payload: Payload) -> None:
         except ConfigurationError as error:  # nothing to write it with
             raise HTTPException(501, str(error)) from error
         except DataError as error:
-            raise HTTPException(422, str(error)) from error
+            raise HTTPException(400, str(error)) from error
 
 
 def _add_questions(app: FastAPI, jobs: Jobs, correction: str) -> None:
@@ -150,8 +150,6 @@ def _add_questions(app: FastAPI, jobs: Jobs, correction: str) -> None:
 
     @app.post("/ask", responses=REFUSALS)
     async def ask(question: Question) -> JobNumber:
-        if not question.text.strip():
-            raise HTTPException(422, "The text is empty.")
         return submit("ask", question.text[:200], question.model_dump())
 
     @app.post("/correct", responses=REFUSALS)

@@ -51,7 +51,10 @@ function correctForm(words) {
 async function send(where, body) {
   const headers = body ? { "content-type": "application/json" } : {};
   const answer = await fetch(where, { method: "POST", headers, body: body && JSON.stringify(body) });
-  if (!answer.ok) say(`The server refused: ${(await answer.json().catch(() => ({}))).detail ?? answer.status}`, true);
+  if (answer.ok) return true;
+  const { detail } = await answer.json().catch(() => ({}));
+  say(`The server refused: ${typeof detail === "string" ? detail : "a text must have words, and fewer than 10,000 characters"}`, true);
+  return false;
 }
 
 function listen(queue, answers) {
