@@ -224,6 +224,20 @@ def test_another_address_changes_the_page(page: Any, exported: str) -> None:
     assert page.locator("#detail-title").inner_text() == "Where to begin"
 
 
+def test_the_story_is_told_on_request_and_the_address_keeps_it(page: Any, exported: str) -> None:
+    ready(page, exported)
+    assert "1 of 2 are so" in page.locator("#story summary").inner_text()
+    assert not page.locator("#story .chapters").is_visible()
+    page.locator("#story summary").click()
+    assert "What was done." in page.locator("#story .chapters").inner_text()
+    width = page.locator("#story .share i").first.evaluate("(bar) => bar.style.width")
+    assert width == "12.5%"
+    assert "story=open" in address(page)
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert page.locator("#story .chapters").is_visible()
+
+
 def test_with_the_keyboard_alone(page: Any, exported: str) -> None:
     ready(page, exported)
     page.keyboard.press("Tab")
@@ -250,7 +264,8 @@ def test_with_the_keyboard_alone(page: Any, exported: str) -> None:
 
 
 def test_hostile_strings_stay_text(page: Any, hostile: str) -> None:
-    ready(page, hostile)
+    ready(page, hostile + "#story=open")
+    assert "<img src=x" in page.locator("#story").inner_text()
     page.locator("#queries .query").nth(1).click()
     page.locator("#detail .mark-choice").first.select_option("remove")
     page.mouse.move(*point_of(page, "query", 2))

@@ -136,8 +136,8 @@ def test_a_question_gets_what_explain_finds(folder: Path) -> None:
 def test_a_correction_tells_accuracy_before_and_after(folder: Path) -> None:
     opened = open_run(folder / "why")
     with pytest.raises(ConfigurationError, match="both --anchors and --test"):
-        correction_of(opened, "a.csv", None, None, None)
-    assert correction_of(opened, None, None, None, None) is None
+        correction_of(opened, "a.csv", None)
+    assert correction_of(opened, None, None) is None
     courses = [
         {"kind": "helpful", "repeat": 0, "accuracy": [[0.5], [0.7]]},
         {"kind": "helpful", "repeat": 1, "accuracy": [[0.5], [0.9]]},
@@ -147,6 +147,9 @@ def test_a_correction_tells_accuracy_before_and_after(folder: Path) -> None:
     correction = Correction(opened, "a.csv", "b.csv", slice="kind")
     assert correction.command().endswith("--anchors a.csv --test b.csv --slice kind -o runs/corrected")
     assert correction.arguments()["steps"] == 10
+    assert correction.rate == 1e-4
+    spaced = Correction(opened, "an chors.csv", "b.csv", learning_rate=0.5)
+    assert "--anchors 'an chors.csv' --test b.csv --learning-rate 0.5" in spaced.command()
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from fastif.web.source import read_run
 
 RUN, PAGE, SUSPECTS = "run", "explorer.html", "suspects.jsonl"
 OF_EACH_SLICE = 10
+RATE = 0.003  # of corrections from the page: at the paper's 1e-4 no prediction of this model changes (docs/correct.md)
 HEAD = "pooler|classifier"  # seconds in place of minutes, for the run and for the first question on its page
 
 
@@ -52,8 +53,8 @@ def write_page(story: dict[str, Any], out: Path) -> Exported:
 def opening(out: Path) -> str:
     """Return the command that opens the explorer with the model behind it."""
     run, suspects, data = (shlex.quote(str(out / name)) for name in (RUN, SUSPECTS, "data"))
-    tables = f"--anchors {data}/anchors.csv --test {data}/test.csv --slice slice"
-    return f"fastif serve {run} --audit {suspects} {tables} --open"
+    tables = f"--anchors {data}/anchors.csv --test {data}/test.csv --original {data}/original.csv --slice slice"
+    return f"fastif serve {run} --audit {suspects} {tables} --learning-rate {RATE} --open"
 
 
 def _write_suspects(story: dict[str, Any], file: Path) -> None:

@@ -126,7 +126,7 @@ def _finished(client: TestClient, number: int) -> dict[str, Any]:
 
 
 def test_a_question_is_answered_and_a_failure_is_told(client: TestClient) -> None:
-    assert client.get("about").json() == {"can": ["ask"], "correction": None}
+    assert client.get("about").json() == {"can": ["ask"], "correction": None, "learning_rate": None}
     job = _finished(client, client.post("ask", json={"text": "</script>"}).json()["id"])
     assert (job["state"], job["found"]) == ("done", {"text": "</script>"})
     failed = _finished(client, client.post("ask", json={"text": "fail"}).json()["id"])

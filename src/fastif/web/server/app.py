@@ -60,11 +60,19 @@ class JobNumber(BaseModel):
     id: int
 
 
+class Steps(BaseModel):
+    """What may be chosen of a correction; what is not takes the value that the server was started with."""
+
+    model_config = ConfigDict(extra="forbid")
+    learning_rate: Annotated[float, Field(gt=0, le=100)] | None = None
+
+
 class About(BaseModel):
     """What this server can do beyond showing a run."""
 
     can: list[Kind]
     correction: str | None
+    learning_rate: float | None
 
 
 class _Listeners:
@@ -81,6 +89,7 @@ def make_app(
     hosts: Sequence[str],
     workers: Mapping[Kind, Work] | None = None,
     correction: str = "",
+    learning_rate: float | None = None,
 ) -> Guard:
     """Return the application.
 
@@ -90,12 +99,13 @@ def make_app(
         hosts: names with ports by which this server may be asked.
         workers: what is done for each kind of job; none of them, and the page only shows.
         correction: in words, what a correction would take and measure.
+        learning_rate: of its steps, unless the page asks for another.
     """
     app = FastAPI(title="fastif explorer", docs_url=None, redoc_url=None, openapi_url=None)
     _add_page(app, payload)
     _add_marks(app, payload)
     jobs = Jobs(workers or {})
-    _add_questions(app, jobs, correction)
+    _add_questions(app, jobs, About(can=jobs.kinds, correction=correction or None, learning_rate=learning_rate))
     _add_queue(app, jobs)
     return Guard(app, token, frozenset(hosts))
 
@@ -135,10 +145,10 @@ def _add_marks(app: FastAPI, payload: Payload) -> None:
             raise HTTPException(400, str(error)) from error
 
 
-def _add_questions(app: FastAPI, jobs: Jobs, correction: str) -> None:
+def _add_questions(app: FastAPI, jobs: Jobs, what: About) -> None:
     @app.get("/about")
     async def about() -> About:
-        return About(can=jobs.kinds, correction=correction or None)
+        return what
 
     def submit(kind: Kind, title: str, request: Mapping[str, Any]) -> JobNumber:
         if kind not in jobs.kinds:
@@ -153,8 +163,10 @@ def _add_questions(app: FastAPI, jobs: Jobs, correction: str) -> None:
         return submit("ask", question.text[:200], question.model_dump())
 
     @app.post("/correct", responses=REFUSALS)
-    async def correct() -> JobNumber:
-        return submit("correct", correction, {})
+    async def correct(steps: Steps | None = None) -> JobNumber:
+        rate = (steps and steps.learning_rate) or what.learning_rate
+        size = "" if rate is None else f", steps of {rate:g}"
+        return submit("correct", f"Correction: {what.correction}{size}", {"learning_rate": rate})
 
 
 def _add_queue(app: FastAPI, jobs: Jobs) -> None:

@@ -3,7 +3,7 @@
 
 import { bar, longestBar, marked, sureness, tag } from "./cards.js";
 import { byId, el, fill, say } from "./dom.js";
-import { contentWords, count, share } from "./words.js";
+import { contentWords, count, exactShare, number, share } from "./words.js";
 
 const OPEN = ["waiting", "running"];
 
@@ -20,7 +20,7 @@ export async function mountLive(run) {
       el("p", { class: "quiet small", text: "Type a text: the model predicts, and the training examples behind that prediction are found. The first question also loads the model and prepares the curvature." }),
       questionForm(run),
     ],
-    about.can.includes("correct") && correctForm(about.correction),
+    about.can.includes("correct") && correctForm(about),
     queue,
     answers,
   );
@@ -39,13 +39,14 @@ function questionForm(run) {
   return form;
 }
 
-function correctForm(words) {
-  return el(
-    "p",
-    {},
-    el("button", { type: "button", text: "Correct the model", on: { click: () => send("correct") } }),
-    el("span", { class: "quiet small", text: ` Steps on the training examples that help: ${words}. Nothing is written.` }),
-  );
+function correctForm({ correction, learning_rate: usual }) {
+  const rate = el("input", { type: "number", step: "any", min: "0", value: String(usual), "aria-label": "Learning rate of the steps" });
+  const ask = () => send("correct", { learning_rate: Number(rate.value) > 0 ? Number(rate.value) : null });
+  return [
+    el("h3", { class: "apart", text: "Correct the model" }),
+    el("p", { class: "quiet small", text: `Ten small steps on the training examples that help the anchors most, beside the same on harmful and random ones and on the anchors themselves: ${correction}. The larger the rate, the more changes, also what was right. Nothing is written.` }),
+    el("p", { class: "act" }, el("label", { class: "field" }, el("span", { text: "Learning rate" }), rate), el("button", { type: "button", text: "Correct the model", on: { click: ask } })),
+  ];
 }
 
 async function send(where, body) {
@@ -123,9 +124,16 @@ function member(each, longest, words) {
   );
 }
 
+const STEPS_ON = { helpful: "helpful ones", harmful: "harmful ones", random: "random ones", anchors: "the anchors" };
+
 function correctAnswer(job) {
-  const { table, summary, command } = job.found;
+  const { table, summary, command, rate } = job.found;
   const kinds = table.kinds;
+  const changed = (row, kind) => {
+    const points = 100 * (row[kind] - row.start);
+    const words = Math.abs(points) < 0.05 ? "no change" : `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)} points`;
+    return el("td", {}, exactShare(row[kind]), el("span", { class: "change quiet", text: words }));
+  };
   return [
     el("h3", { class: "apart", text: "Accuracy before and after, by slice" }),
     el(
@@ -134,9 +142,9 @@ function correctAnswer(job) {
       el(
         "table",
         {},
-        el("caption", { text: "Shares predicted right, at the start and after the last step, for steps on each kind of examples." }),
-        el("thead", {}, el("tr", {}, ["part", "examples", "start", ...kinds].map((words) => el("th", { scope: "col", text: words })))),
-        el("tbody", {}, table.rows.map((row) => el("tr", {}, el("th", { scope: "row", text: row.part }), el("td", { text: count(row.examples) }), ["start", ...kinds].map((kind) => el("td", { text: share(row[kind]) }))))),
+        el("caption", { text: `Shares predicted right before, and after the last step on each kind of training examples; learning rate ${number(rate, 2)}, means over repeats.` }),
+        el("thead", {}, el("tr", {}, ["part", "examples", "before", ...kinds.map((kind) => `after, ${STEPS_ON[kind] ?? kind}`)].map((words) => el("th", { scope: "col", text: words })))),
+        el("tbody", {}, table.rows.map((row) => el("tr", {}, el("th", { scope: "row", text: row.part }), el("td", { text: count(row.examples) }), el("td", { text: exactShare(row.start) }), kinds.map((kind) => changed(row, kind))))),
       ),
     ),
     summary.map((words) => el("p", { class: "small", text: words })),

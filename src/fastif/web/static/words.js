@@ -63,6 +63,10 @@ export function share(value) {
   return `${Math.round(100 * value)}\u00a0%`;
 }
 
+export function exactShare(value) {
+  return `${(100 * value).toFixed(1)}\u00a0%`;
+}
+
 export function plural(value, one, many = `${one}s`) {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
