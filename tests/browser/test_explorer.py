@@ -97,6 +97,8 @@ def test_a_prediction_shows_its_training_examples(page: Any, exported: str) -> N
         assert cards.count() == 10
         assert re.search(r"[\d.]+ ± 0\.25", cards.first.inner_text())
     assert page.locator("#detail mark").count() > 0
+    page.get_by_text("What the numbers mean").click()
+    assert "had the model been trained without that example" in page.locator("#detail .meanings").inner_text()
     assert "Touches" in page.locator("#detail .card").first.inner_text()
     assert "negative" in page.locator("#detail").inner_text()
     page.locator("#detail .card-text").first.click()

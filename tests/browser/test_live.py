@@ -51,6 +51,8 @@ def test_a_typed_text_is_predicted_and_explained(online: Any, served: str, axe: 
     assert "sure" in answer.inner_text()
     assert answer.locator(".card").count() >= 10
     assert serious(online, axe) == []
+    answer.locator(".card-text").first.click()
+    assert "everything it influences" in online.locator("#detail-title").inner_text()
     online.reload()  # what was asked is still there
     online.locator(".answer .card").first.wait_for(timeout=20_000)
 
@@ -78,11 +80,12 @@ def test_a_correction_runs_from_the_page_while_others_wait(online: Any, served: 
     assert rate.input_value() == "0.0001"
     rate.fill("0.5")
     online.get_by_role("button", name="Correct the model").click()
-    online.locator("#live .queue progress").first.wait_for()
-    assert "steps of 0.5" in online.locator("#live .queue").inner_text()
+    online.locator("#correct .queue progress").first.wait_for()
+    assert "steps of 0.5" in online.locator("#correct .queue").inner_text()
     for words in ("one that waits", "another that waits"):
         online.get_by_label("A text to ask about").fill(words)
         online.get_by_role("button", name="Ask").click()
+    online.get_by_text("waiting, 2 before it").wait_for()
     online.get_by_role("button", name="Cancel: another that waits").click()
     online.get_by_label("Accuracy before and after").wait_for(timeout=200_000)
     table = online.get_by_label("Accuracy before and after")
@@ -92,6 +95,6 @@ def test_a_correction_runs_from_the_page_while_others_wait(online: Any, served: 
     assert {"film", "plot"} <= {part.split(",")[0].split(":")[-1].strip() for part in parts}, parts
     assert all("%" in cell for cell in table.locator("tbody td:nth-child(n+3)").all_inner_texts())
     assert "learning rate 0.50" in table.inner_text()
-    assert "--learning-rate 0.5" in online.locator(".answer pre").inner_text()
+    assert "--learning-rate 0.5" in online.locator("#correct .answer pre").inner_text()
     online.locator(".answer", has_text="one that waits").locator(".card").first.wait_for(timeout=60_000)
     assert online.locator(".answer", has_text="another that waits").count() == 0

@@ -104,7 +104,8 @@ class Correction:
         wanted = replace(self, learning_rate=request.get("learning_rate") or self.learning_rate)
         result = correct.perform(wanted.arguments(), report)
         summary = [words for words in result["summary"] if words != correct.NOTHING_WRITTEN]  # the page says it better
-        report.found(table=accuracy_table(result), summary=summary, command=wanted.command(), rate=wanted.rate)
+        told = {"summary": summary, "notes": result["notes"], "command": wanted.command(), "rate": wanted.rate}
+        report.found(table=accuracy_table(result), **told)
 
 
 def accuracy_table(result: Mapping[str, Any]) -> dict[str, Any]:

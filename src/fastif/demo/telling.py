@@ -45,7 +45,6 @@ def cards(story: Chapter) -> list[tuple[str, str]]:
         (f"{before['failing']:.0%} → {after['failing']:.0%}", "right where the shortcut fails"),
         (f"{before['rest']:.0%} → {after['rest']:.0%}", "right on the other slices"),
         (f"{found['found']} of {audit['looked_at']}", f"suspects have a wrong label; by chance {_by_chance(audit)}"),
-        (f"{sum(story['seconds'].values()):.0f} s", "for all of it on this machine"),
     ]
 
 

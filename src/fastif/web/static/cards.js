@@ -1,7 +1,7 @@
 // A training example as a card: its text with shared words marked, its label, a bar for its score, and your mark.
 
 import { el } from "./dom.js";
-import { markShared, number, plural, signed } from "./words.js";
+import { GLOSSARY, markShared, number, plural, signed } from "./words.js";
 
 export function marked(text, shared) {
   return markShared(text, shared).map(([piece, isShared]) => (isShared ? el("mark", { text: piece }) : piece));
@@ -49,6 +49,20 @@ export function sureness(errors, residual) {
   return typeof residual === "number"
     ? `${none}; the solve for this prediction has a residual of ${number(residual, 2)}, the relative error that is left over.`
     : `${none}, and no residual was recorded.`;
+}
+
+// What the numbers of a view mean, a sentence each; stays open once it was opened.
+let meaningsOpen = false;
+
+export function meanings(...names) {
+  const known = new Map(GLOSSARY);
+  const box = el(
+    "details",
+    { class: "meanings", open: meaningsOpen, on: { toggle: () => (meaningsOpen = box.open) } },
+    el("summary", { text: "What the numbers mean" }),
+    el("dl", {}, names.map((name) => [el("dt", { text: name }), el("dd", { text: known.get(name) })])),
+  );
+  return box;
 }
 
 // A select with your verdict on a training example.

@@ -1,6 +1,6 @@
 // The chosen prediction with its training examples; or a training example with everything it influences; or a lasso.
 
-import { bar, longestBar, markChoice, marked, sureness, tag, textOf, trainCard } from "./cards.js";
+import { bar, longestBar, markChoice, marked, meanings, sureness, tag, textOf, trainCard } from "./cards.js";
 import { byId, el, fill } from "./dom.js";
 import { lassoed, places } from "./geometry.js";
 import { usualEdges } from "./graph.js";
@@ -118,6 +118,7 @@ function queryView(run, state, row, most, more) {
       el("p", { class: "tags" }, verdict(query), query.confidence !== null && tag(`${share(query.confidence)} sure`), tag(run.head.slices[query.slice].name)),
     ),
     el("p", { class: "quiet small", text: `${explained(query)} Words shared with it are marked. ${sureness(query.details.map((each) => each.error), query.residual)}` }),
+    meanings("Influence", "Standard error", "Change without it", "Touches", "Own loss", "Sure"),
     el("div", { class: "sides" }, query.right === false ? columns.reverse() : columns),
     left && el("button", { type: "button", class: "more", text: "Show 20 more of each", on: { click: more } }),
   ];
@@ -141,6 +142,7 @@ function trainView(run, state, node, most, more) {
       markChoice(run, state, node),
     ),
     el("p", { class: "quiet small", text: `It is among the strongest for ${plural(edges.length, "prediction")}: helpful for ${count(helped)}, harmful for ${count(edges.length - helped)}.` }),
+    meanings("Influence", "Standard error", "Touches"),
     el(
       "ol",
       { class: "cards" },

@@ -66,7 +66,7 @@ export function auditPanel(run, state) {
     "section",
     { class: "panel", "aria-labelledby": "audit-title" },
     el("h2", { id: "audit-title", text: "Suspected labels" }),
-    el("p", { class: "quiet small", text: "What would the model say of each example had it not been trained on it? Where it would call the label wrong, look. A suspect may be a wrong label, an outlier or a rare case." }),
+    el("p", { class: "quiet small", text: "What would the model say of each example had it not been trained on it? Where it would call the label wrong, look. The share is how sure it would be; the loss if left out, how badly it would fit the label. A suspect may be a wrong label, an outlier or a rare case. Accept gives it the label that the model would give, Reject keeps the one it has." }),
     body,
   );
 }
@@ -75,6 +75,7 @@ function suspect(run, state, each) {
   const now = state.now.marks.get(each.train);
   const button = (words, verdict) =>
     el("button", { type: "button", text: words, "aria-pressed": String(now === verdict), "aria-label": `${words}: training example ${run.train_id[each.train]}`, on: { click: () => state.mark(each.train, now === verdict ? "" : verdict) } });
+  const others = run.head.classes.filter((name) => name !== run.label(each.train) && name !== each.suggested);
   const sure = each.probability === null ? "" : ` (${share(each.probability)})`;
   return el(
     "li",
@@ -86,6 +87,7 @@ function suspect(run, state, each) {
       each.suggested !== null && each.suggested !== run.label(each.train) && run.head.classes.includes(each.suggested) && button("Accept", `label:${each.suggested}`),
       button("Reject", "keep"),
       button("Remove", "remove"),
+      others.length > 0 && markChoice(run, state, each.train), // relabel: another class than the model would give
     ),
   );
 }
