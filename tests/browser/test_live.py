@@ -94,7 +94,7 @@ def test_a_correction_runs_from_the_page_while_others_wait(online: Any, served: 
     parts = table.locator("tbody th").all_inner_texts()
     assert {"film", "plot"} <= {part.split(",")[0].split(":")[-1].strip() for part in parts}, parts
     assert all("%" in cell for cell in table.locator("tbody td:nth-child(n+3)").all_inner_texts())
-    assert "learning rate 0.50" in table.inner_text()
+    assert "learning rate 0.5," in table.inner_text()
     assert "--learning-rate 0.5" in online.locator("#correct .answer pre").inner_text()
     online.locator(".answer", has_text="one that waits").locator(".card").first.wait_for(timeout=60_000)
     assert online.locator(".answer", has_text="another that waits").count() == 0

@@ -3,7 +3,7 @@
 
 import { bar, longestBar, marked, meanings, sureness, tag } from "./cards.js";
 import { byId, el, fill, say } from "./dom.js";
-import { contentWords, count, exactShare, number, share } from "./words.js";
+import { contentWords, count, exactShare, share } from "./words.js";
 
 const OPEN = ["waiting", "running"];
 
@@ -158,14 +158,14 @@ function correctAnswer(job) {
       el(
         "table",
         {},
-        el("caption", { text: `Shares predicted right before, and after the last step on each kind of training examples; learning rate ${number(rate, 2)}, means over repeats.` }),
+        el("caption", { text: `Shares predicted right before, and after the last step on each kind of training examples; learning rate ${rate}, means over repeats.` }),
         el("thead", {}, el("tr", {}, ["part", "examples", "before", ...kinds.map((kind) => `after, ${STEPS_ON[kind] ?? kind}`)].map((words) => el("th", { scope: "col", text: words })))),
         el("tbody", {}, table.rows.map((row) => el("tr", {}, el("th", { scope: "row", text: row.part }), el("td", { text: count(row.examples) }), el("td", { text: exactShare(row.start) }), kinds.map((kind) => changed(row, kind))))),
       ),
     ),
     notes.map((words) => el("p", { class: "small" }, el("b", { text: "Read this with care: " }), words)),
-    summary.map((words) => el("p", { class: "small", text: words })),
     el("p", { class: "quiet small", text: "This command does the same and writes the corrected model where it helps:" }),
     el("pre", { tabindex: "0" }, el("code", { text: command })),
+    el("details", { class: "meanings" }, el("summary", { text: "The same in words, with losses and intervals" }), summary.map((words) => el("p", { text: words }))),
   ];
 }
