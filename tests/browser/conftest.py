@@ -14,7 +14,8 @@ import pytest
 from fastif.web.export import write_export
 from fastif.web.payload import make_payload
 from fastif.web.source import read_run
-from tests.web.runs import write_run
+from fastif.web.story import Chapter, Example, Examples, Story, Table, Words
+from tests.web.runs import EVIL, write_run
 
 PACKAGE = "axe-core@4.14.0"
 UNCHECKED = "!!! ACCESSIBILITY WAS NOT CHECKED:"
@@ -75,6 +76,11 @@ def export(folder: Path, *, hostile: bool = False) -> str:
     path = write_run(folder / ("a <b>run" if hostile else "run"), hostile=hostile)
     first = read_run(path).train[5]
     audit = folder / "audit.jsonl"
+    evil = EVIL if hostile else ""
+    shown = Examples(f"Some{evil}", [Example([f"a text{evil}"], [f"label{evil}"], f"odd{evil}")])
+    table = Table(f"Shares{evil}", [["slice", "right"], [f"one{evil}", "12.5%"]], bars=True)
+    chapter = Chapter(f"1. First{evil}", f"What was done.{evil}", [shown, table, Words(f"fastif{evil}", code=True)])
+    Story(f"A title{evil}", f"A lead.{evil}", [(f"1 of 2{evil}", f"are so{evil}")], [chapter]).write(path)
     suspect = {"line": first["line"], "text": first["text"], "suggested_label": "0", "suggested_probability": 0.9}
     audit.write_text(json.dumps(suspect) + "\n")
     written = write_export(make_payload(read_run(path, audit=audit)), folder / "page.html")

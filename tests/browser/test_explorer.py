@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from fastif.web.export import write_export
+from fastif.web.payload import make_payload
 from tests.browser.conftest import ready
+from tests.web.runs import content
 
 pytestmark = pytest.mark.browser
 
@@ -94,12 +97,33 @@ def test_a_prediction_shows_its_training_examples(page: Any, exported: str) -> N
         assert cards.count() == 10
         assert re.search(r"[\d.]+ ± 0\.25", cards.first.inner_text())
     assert page.locator("#detail mark").count() > 0
+    page.get_by_text("What the numbers mean").click()
+    assert "had the model been trained without that example" in page.locator("#detail .meanings").inner_text()
     assert "Touches" in page.locator("#detail .card").first.inner_text()
     assert "negative" in page.locator("#detail").inner_text()
     page.locator("#detail .card-text").first.click()
     assert "everything it influences" in page.locator("#detail-title").inner_text()
     page.get_by_role("button", name="Back").click()
     assert page.locator("#detail-title").inner_text() == "The chosen prediction"
+
+
+def test_whiskers_and_words_tell_the_error_of_a_score(page: Any, exported: str, tmp_path: Path) -> None:
+    ready(page, exported + "#q=1")
+    first = page.locator("#detail .card").first
+    assert "with a standard error of 0.25" in first.inner_text()
+    inner, whisker = (first.locator(f".bar i.{kind}").bounding_box() for kind in ("helpful", "whisker"))
+    end, middle = inner["x"] + inner["width"], whisker["x"] + whisker["width"] / 2
+    assert abs(end - middle) <= 2  # one error either way of the end of the bar
+    track = first.locator(".bar").bounding_box()
+    assert whisker["x"] + whisker["width"] <= track["x"] + track["width"] + 1
+    assert "one standard error" in page.locator("#detail").inner_text()
+    page.locator("#detail .card-text").first.click()
+    assert page.locator("#detail .whisker").count() > 0
+    written = write_export(make_payload(content(tmp_path / "run", error=None)), tmp_path / "page.html")
+    ready(page, written.file.as_uri() + "#q=1")
+    assert page.locator("#detail .whisker").count() == 0
+    assert "have no standard error" in page.locator("#detail").inner_text()
+    assert "residual of 1.0e-6" in page.locator("#detail").inner_text()
 
 
 def test_hover_and_click_in_the_graph(page: Any, exported: str) -> None:
@@ -162,7 +186,12 @@ def test_marks_are_exported_and_a_reload_restores_everything(page: Any, exported
     cards.nth(1).select_option("keep")
     page.get_by_role("button", name="Accept").click()
     assert "3 training examples marked" in page.locator("#below").inner_text()
-    assert "fastif apply" in page.locator("#below pre").inner_text()
+    commands = page.get_by_label("The commands", exact=True).inner_text()
+    assert "fastif apply" in commands
+    assert "fastif train" in commands
+    assert "train_classifier" in page.get_by_label("The Python", exact=True).inner_text()
+    assert page.get_by_role("button", name="Download parquet").count() == 0
+    assert "No parquet here: a file has no program behind it" in page.locator("#below").inner_text()
     with page.expect_download() as download:
         page.get_by_role("button", name="Download jsonl").click()
     download.value.save_as(tmp_path / "marks.jsonl")
@@ -197,6 +226,20 @@ def test_another_address_changes_the_page(page: Any, exported: str) -> None:
     assert page.locator("#detail-title").inner_text() == "Where to begin"
 
 
+def test_the_story_is_told_on_request_and_the_address_keeps_it(page: Any, exported: str) -> None:
+    ready(page, exported)
+    assert "1 of 2 are so" in page.locator("#story summary").inner_text()
+    assert not page.locator("#story .chapters").is_visible()
+    page.locator("#story summary").click()
+    assert "What was done." in page.locator("#story .chapters").inner_text()
+    width = page.locator("#story .share i").first.evaluate("(bar) => bar.style.width")
+    assert width == "12.5%"
+    assert "story=open" in address(page)
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert page.locator("#story .chapters").is_visible()
+
+
 def test_with_the_keyboard_alone(page: Any, exported: str) -> None:
     ready(page, exported)
     page.keyboard.press("Tab")
@@ -223,7 +266,8 @@ def test_with_the_keyboard_alone(page: Any, exported: str) -> None:
 
 
 def test_hostile_strings_stay_text(page: Any, hostile: str) -> None:
-    ready(page, hostile)
+    ready(page, hostile + "#story=open")
+    assert "<img src=x" in page.locator("#story").inner_text()
     page.locator("#queries .query").nth(1).click()
     page.locator("#detail .mark-choice").first.select_option("remove")
     page.mouse.move(*point_of(page, "query", 2))

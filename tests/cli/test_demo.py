@@ -12,7 +12,7 @@ from fastif.apps.correction import Steps
 from fastif.bench.demo import broken, numbers
 from fastif.cli import demo
 from fastif.cli.app import run
-from fastif.demo import words
+from fastif.demo import telling, words
 from fastif.demo.data import Size
 from fastif.demo.story import Setting
 from fastif.integrations.huggingface import Recipe, TextClassifier
@@ -57,14 +57,14 @@ def test_tells_the_story_and_writes_page_data_and_models(
     out = tmp_path / "made" / "demo"
     assert run(["demo", "-o", str(out), "--model", str(base), "--open"]) == 0
     said = capsys.readouterr().out
-    for title in demo.TITLES.values():
+    for title in telling.TITLES.values():
         assert title in said
-    assert f"The story as a page: {out / 'report.html'}" in said
-    assert f"Look around in its explorer: {out / 'explorer.html'}" in said
+    assert f"The story, and all behind it to look around in: {out / 'explorer.html'}" in said
     assert "fastif explain" in said
     assert said.rstrip().splitlines()[-1].strip().startswith(f"fastif serve {out / 'run'}")
     payload = make_payload(read_run(out / "run", audit=out / "suspects.jsonl"))
     assert {each["queries"] for each in payload.head["slices"]} == {10}
+    assert payload.head["story"]["title"] == telling.TITLE
     assert payload.head["suspects"][0]["suggested"] in ("entailment", "non-entailment")
     assert {path.name for path in out.iterdir()} == set(demo.WRITTEN)
     assert opened == [(out / "explorer.html").as_uri()]

@@ -12,8 +12,12 @@ import pytest
 from fastif.cli.app import run
 from fastif.cli.live import Correction, Questions, accuracy_table, correction_of
 from fastif.cli.opened import open_run
+from fastif.cli.rows import write_rows
 from fastif.errors import ConfigurationError
+from fastif.web.marks import as_parquet, mark_rows
+from fastif.web.payload import make_payload
 from fastif.web.server.jobs import Job, Report
+from fastif.web.source import read_run
 from tests.web.runs import write_run
 from tests.web.served import serving
 
@@ -50,7 +54,43 @@ def test_apply_removes_and_relabels(tmp_path: Path, capfd: pytest.CaptureFixture
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert rows[0]["text"].endswith(" 1")
     assert rows[0]["label"] == "0"  # as the file writes it, though the model calls it negative
+    assert "fastif train BASE" in told["command"]
     assert "--text-pair text_pair" in told["command"]
+
+
+def test_marks_are_read_from_every_form_that_the_page_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_run(tmp_path / "run")
+    rows = mark_rows(make_payload(read_run(path)), {0: "remove", 1: "label:negative", 2: "keep"})
+    for name in ("marks.jsonl", "marks.csv", "marks.parquet"):
+        file = tmp_path / name
+        if file.suffix == ".parquet":
+            file.write_bytes(as_parquet(rows))
+        else:
+            write_rows(file, rows)
+        out = tmp_path / f"{file.suffix[1:]}.jsonl"
+        assert run(["apply", str(path), str(file), "-o", str(out), "--json"]) == 0
+        told = json.loads(capfd.readouterr().out)
+        assert (told["rows"], told["remove"], told["relabel"], told["keep"]) == (59, 1, 1, 1)
+    written = [(tmp_path / f"{kind}.jsonl").read_bytes() for kind in ("jsonl", "csv", "parquet")]
+    assert written[0] == written[1] == written[2]
+    (tmp_path / "marks.parquet").write_bytes(b"PAR1 and then nothing")
+    assert run(["apply", str(path), str(tmp_path / "marks.parquet"), "-o", str(tmp_path / "no.csv")]) == 1
+    assert "could not be read as marks" in capfd.readouterr().err
+
+
+def test_the_python_that_the_page_shows_trains_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    payload = make_payload(read_run(Path("why")))
+    index = int(payload.arrays["train_id"][0])
+    write_rows(folder / "marks.jsonl", mark_rows(payload, {index: "remove"}))
+    again = payload.head["again"]
+    exec(again["python"], names := {})
+    rows = len((folder / "why" / "train.jsonl").read_text().splitlines())
+    assert len(names["rows"]) == rows - 1
+    assert names["trained"].record["train"]["rows_in_source"] == rows - 1
+    assert run(again["apply"].split()[1:]) == 0
+    assert Path("train-marked.jsonl").read_text().count("\n") == rows - 1
+    assert again["train"].startswith("fastif train ")
 
 
 @pytest.mark.parametrize(
@@ -96,8 +136,8 @@ def test_a_question_gets_what_explain_finds(folder: Path) -> None:
 def test_a_correction_tells_accuracy_before_and_after(folder: Path) -> None:
     opened = open_run(folder / "why")
     with pytest.raises(ConfigurationError, match="both --anchors and --test"):
-        correction_of(opened, "a.csv", None, None, None)
-    assert correction_of(opened, None, None, None, None) is None
+        correction_of(opened, "a.csv", None)
+    assert correction_of(opened, None, None) is None
     courses = [
         {"kind": "helpful", "repeat": 0, "accuracy": [[0.5], [0.7]]},
         {"kind": "helpful", "repeat": 1, "accuracy": [[0.5], [0.9]]},
@@ -107,6 +147,9 @@ def test_a_correction_tells_accuracy_before_and_after(folder: Path) -> None:
     correction = Correction(opened, "a.csv", "b.csv", slice="kind")
     assert correction.command().endswith("--anchors a.csv --test b.csv --slice kind -o runs/corrected")
     assert correction.arguments()["steps"] == 10
+    assert correction.rate == 1e-4
+    spaced = Correction(opened, "an chors.csv", "b.csv", learning_rate=0.5)
+    assert "--anchors 'an chors.csv' --test b.csv --learning-rate 0.5" in spaced.command()
 
 
 @pytest.fixture

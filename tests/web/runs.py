@@ -14,9 +14,13 @@ TEXTS = ("a long and dull film", "the film was good", "a fine story", "nothing h
 
 
 def write_run(
-    path: Path, *, queries: int = 12, train: int = 60, hostile: bool = False, labels: tuple[str, str] = ("0", "1")
+    path: Path, *, queries: int = 12, train: int = 60, hostile: bool = False, error: float | None = 0.25
 ) -> Path:
-    """Write a run whose training file says 0 and 1 where the model says negative and positive."""
+    """Write a run whose training file says 0 and 1 where the model says negative and positive.
+
+    `error` is the standard error of every score, None for a solver that has none.
+    """
+    labels = ("0", "1")
     evil = EVIL if hostile else ""
     names = [f"negative{evil}", f"positive{evil}"]
     generator = torch.Generator().manual_seed(0)
@@ -44,7 +48,7 @@ def write_run(
             "explained": "the label",
             "target": names[row % 2],
             "measure": "loss",
-            **_listed(values[row], rows, names),
+            **_listed(values[row], names, error),
         }
         for row in range(queries)
     ]
@@ -66,7 +70,7 @@ def write_run(
     return store(path, values, rows, explanation)
 
 
-def _listed(values: torch.Tensor, rows: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
+def _listed(values: torch.Tensor, names: list[str], error: float | None) -> dict[str, Any]:
     order = values.argsort().tolist()
     return {
         kind: [
@@ -74,7 +78,7 @@ def _listed(values: torch.Tensor, rows: list[dict[str, Any]], names: list[str]) 
                 "index": index,
                 "label": names[index % 2],
                 "score": float(values[index]),
-                "error": 0.25,
+                "error": error,
                 "own_loss": 1.5,
                 "near": True,
             }

@@ -63,6 +63,7 @@ def test_details_of_listed_examples_lead_to_their_nodes(tmp_path: Path) -> None:
         ids = payload.arrays["train_id"][[each["train"] for each in query["details"]]].tolist()
         assert ids == [each["index"] for each in (*told["helpful"], *told["harmful"])]
         assert {each["error"] for each in query["details"]} == {0.25}
+        assert query["residual"] == 1e-6
 
 
 def test_bytes_come_back_and_are_json(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`fastif demo`: the whole story on data that the project makes itself, told on the terminal and as one page."""
+"""`fastif demo`: the whole story on data that the project makes itself, told on the terminal and in its explorer."""
 
 import json
 import shutil
@@ -13,26 +13,18 @@ from rich.text import Text
 
 from fastif.cli import options
 from fastif.cli.console import OUT, Bars, note, print_json
-from fastif.cli.demo_explorer import PAGE, RUN, SUSPECTS, opening, write_explorer
+from fastif.cli.demo_explorer import PAGE, RUN, SUSPECTS, opening, write_page, write_run
 from fastif.cli.draw import clean
 from fastif.demo import telling
-from fastif.demo.report import write_report
 from fastif.demo.story import Setting, tell
 from fastif.errors import StoredFileError
 from fastif.files import replacing
 from fastif.integrations.huggingface.packaged import resolve
 
 EPILOG = "Example: fastif demo --open"
-REPORT, STORY = "report.html", "story.json"
-WRITTEN = ("data", "model", "corrected", REPORT, STORY, RUN, PAGE, SUSPECTS)
+STORY = "story.json"
+WRITTEN = ("data", "model", "corrected", STORY, RUN, PAGE, SUSPECTS)
 SHOWN = 3  # training examples of each kind, on the terminal
-TITLES = {
-    "data": "1. Data with a shortcut",
-    "training": "2. An ordinary model takes it",
-    "mistake": "3. Why is it wrong here?",
-    "audit": "4. Which training labels are wrong?",
-    "correction": "5. Put it right",
-}
 
 
 def demo(
@@ -63,17 +55,16 @@ def demo(
             on_chapter=lambda name, chapter: None if as_json else _show(name, chapter, bars),
         )
         started = time.perf_counter()
-        explorer = write_explorer(story, out, bars)
+        write_run(story, out, bars)
         story["seconds"]["explorer"] = round(time.perf_counter() - started, 2)
+        page = write_page(story, out).file.resolve()
     write_story(story, out)
-    page, report = explorer.file.resolve(), (out / REPORT).resolve()
     if as_json:
         print_json(story)
     else:
         OUT.print(_table(telling.correction_table(story["correction"])))
         OUT.print(Text(telling.correction_note(story["correction"])))
-        OUT.print(Text(f"\nThe story as a page: {report}"))
-        OUT.print(Text(f"Look around in its explorer: {page}", style="bold"))
+        OUT.print(Text(f"\nThe story, and all behind it to look around in: {page}", style="bold"))
         OUT.print(Text("and go on from here; the last opens the explorer with the model behind it:"))
         for line in (*telling.commands(story), opening(out)):
             OUT.print(Text(f"  {line}"))
@@ -82,8 +73,7 @@ def demo(
 
 
 def write_story(story: dict[str, Any], out: Path) -> None:
-    """Write the page and the numbers behind it."""
-    write_report(story, out / REPORT)
+    """Write the numbers behind the story."""
     with replacing(out / STORY) as temporary:
         words = json.dumps(story, indent=1, ensure_ascii=False, allow_nan=False)
         temporary.write_text(words + "\n", encoding="utf-8")
@@ -112,7 +102,7 @@ def _show(name: str, chapter: dict[str, Any], bars: Bars) -> None:
 
 
 def _tell(name: str, chapter: dict[str, Any]) -> None:
-    OUT.print(Text(f"\n{TITLES[name]}", style="bold"))
+    OUT.print(Text(f"\n{telling.TITLES[name]}", style="bold"))
     if name == "data":
         OUT.print(Text(telling.data(chapter)))
         _show_pairs(chapter["examples"])

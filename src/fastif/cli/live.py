@@ -5,14 +5,16 @@ the queue and the page are in web/.
 """
 
 import inspect
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 import fastif
+from fastif.apps.iteration import Plan
 from fastif.cli import candidates as scored
 from fastif.cli import correct
 from fastif.cli.evidence import explain_queries
@@ -48,7 +50,8 @@ class Questions:
             report.found(predicted=model.label_names.get(best, str(best)), confidence=confidence)
         report("finding training examples", 0, 1)
         result, _ = explain_queries(self.explainer, queries, table, self.opened.table, top=TOP)
-        report.found(query=result["queries"][0], how=result["how"])
+        (residual,) = result["provenance"]["residuals"]
+        report.found(query=result["queries"][0], how=result["how"], residual=residual)
 
     @cached_property
     def explainer(self) -> fastif.Explainer:
@@ -71,6 +74,12 @@ class Correction:
     test: str
     original: str | None = None
     slice: str | None = None
+    learning_rate: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """The size of its steps."""
+        return Plan(learning_rate=self.learning_rate).rate
 
     def in_words(self) -> str:
         """Say what it would take and measure."""
@@ -79,20 +88,24 @@ class Correction:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the command, those that are not given here at their defaults."""
         defaults = {name: each.default for name, each in inspect.signature(correct.correct).parameters.items()}
-        given = {name: getattr(self, name) for name in ("anchors", "test", "original", "slice")}
+        given = {name: getattr(self, name) for name in ("anchors", "test", "original", "slice", "learning_rate")}
         return {**defaults, **given, "run": self.run.path, "pool": None}
 
     def command(self) -> str:
         """Return the line that does the same and writes the corrected model."""
-        given = {"--anchors": self.anchors, "--test": self.test, "--original": self.original, "--slice": self.slice}
-        words = [f"{name} {value}" for name, value in given.items() if value is not None]
-        return " ".join(["fastif correct", str(self.run.path), *words, "-o", "runs/corrected"])
+        names = ("anchors", "test", "original", "slice", "learning_rate")
+        given = {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
+        words = [f"{name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None]
+        return " ".join(["fastif correct", shlex.quote(str(self.run.path)), *words, "-o", "runs/corrected"])
 
     def __call__(self, request: Mapping[str, Any], report: Report) -> None:
         """Correct, and tell accuracy before and after."""
-        report("reading", 0, 1)
-        result = correct.perform(self.arguments(), report)
-        report.found(table=accuracy_table(result), summary=result["summary"], command=self.command())
+        report("reading the model and the tables", 0, 1)
+        wanted = replace(self, learning_rate=request.get("learning_rate") or self.learning_rate)
+        result = correct.perform(wanted.arguments(), report)
+        summary = [words for words in result["summary"] if words != correct.NOTHING_WRITTEN]  # the page says it better
+        told = {"summary": summary, "notes": result["notes"], "command": wanted.command(), "rate": wanted.rate}
+        report.found(table=accuracy_table(result), **told)
 
 
 def accuracy_table(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -116,12 +129,10 @@ def accuracy_table(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def correction_of(
-    opened: OpenedRun, anchors: str | None, test: str | None, original: str | None, column: str | None
-) -> Correction | None:
-    """Return the correction that options ask for; None where they ask for none."""
+def correction_of(opened: OpenedRun, anchors: str | None, test: str | None, **more: Any) -> Correction | None:
+    """Return the correction that options ask for, with `more` as `Correction` has it; None where they ask for none."""
     if (anchors is None) != (test is None):
         raise ConfigurationError("a correction needs both --anchors and --test: what to help, and what to measure on.")
     if anchors is None or test is None:
         return None
-    return Correction(opened, anchors, test, original, column)
+    return Correction(opened, anchors, test, **more)

@@ -43,6 +43,10 @@ def serve(
     slice: Annotated[
         str | None, typer.Option("--slice", help="Column with the slices of these tables.", rich_help_panel=ACT)
     ] = None,
+    learning_rate: Annotated[
+        float | None,
+        typer.Option("--learning-rate", help="Of the steps; the page can choose another.", rich_help_panel=ACT),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Open the explorer of a run: a page on this machine, behind a random token, for nobody else.
@@ -60,14 +64,16 @@ def serve(
             "the same page as a file and needs nothing more."
         ) from error
     opened = open_run(run)
-    correction = correction_of(opened, anchors, test, original, slice)
+    correction = correction_of(opened, anchors, test, original=original, slice=slice, learning_rate=learning_rate)
     payload = make_payload(read_run(run, audit=audit))
     workers: dict[Any, Any] = {} if no_model else {"ask": Questions(opened)}
     if correction is not None and not no_model:
         workers["correct"] = correction
     address = listen(host, port)
-    words = "" if correction is None else correction.in_words()
-    app = make_app(payload, token=address.token, hosts=address.names, workers=workers, correction=words)
+    act: dict[str, Any] = (
+        {} if correction is None else {"correction": correction.in_words(), "learning_rate": correction.rate}
+    )
+    app = make_app(payload, token=address.token, hosts=address.names, workers=workers, **act)
 
     def ready() -> None:
         if as_json:

@@ -13,6 +13,15 @@ LEAD = (
     "A small language model learns from pairs of sentences whether the second follows from the first. The data hold a "
     "trap and some wrong labels, both planted. Influence functions find out what went wrong, and what puts it right."
 )
+TITLES = {
+    "data": "1. Data with a shortcut",
+    "training": "2. An ordinary model takes it",
+    "mistake": "3. Why is it wrong here?",
+    "audit": "4. Which training labels are wrong?",
+    "correction": "5. Put it right",
+}
+ONWARD = "Go on from here"
+FILES = "The data are csv files, the models are checkpoints that transformers loads."
 EFFECTS = {
     "retrain": "helpful (retrain)",
     "finetune-step": "helpful (finetune-step)",
@@ -36,7 +45,6 @@ def cards(story: Chapter) -> list[tuple[str, str]]:
         (f"{before['failing']:.0%} → {after['failing']:.0%}", "right where the shortcut fails"),
         (f"{before['rest']:.0%} → {after['rest']:.0%}", "right on the other slices"),
         (f"{found['found']} of {audit['looked_at']}", f"suspects have a wrong label; by chance {_by_chance(audit)}"),
-        (f"{sum(story['seconds'].values()):.0f} s", "for all of it on this machine"),
     ]
 
 
@@ -143,6 +151,22 @@ def kinds_table(chapter: Chapter) -> Rows:
     rows = [["word", *methods]]
     rows += [[kind, *(f"{one['kinds'][kind]:.0%}" for one in methods.values())] for kind in chapter["before"]["kinds"]]
     return rows
+
+
+def before_and_after(story: Chapter) -> Rows:
+    """Return accuracy by slice before and after the correction that is told first."""
+    before, after = story["correction"]["before"], corrected(story)
+    rows = [[name, *(f"{one['accuracy'][name]:.1%}" for one in (before, after))] for name in before["accuracy"]]
+    last = ["like the training set", *(f"{one['original']:.1%}" for one in (before, after))]
+    return [["slice", "before", "after"], *rows, last]
+
+
+def curve_table(chapter: Chapter) -> Rows:
+    """Return how many of the first suspects have a wrong label, the more of them are looked at."""
+    rankings = chapter["rankings"]
+    rows = [["suspects", *(RANKED_BY[one["by"]] for one in rankings)]]
+    points = zip(*(one["curve"] for one in rankings), strict=True)
+    return [*rows, *([str(point[0][0]), *(f"{share:.0%}" for _, share in point)] for point in points)]
 
 
 def slice_table(chapter: Chapter) -> Rows:

@@ -18,6 +18,7 @@ class Exported:
     train_texts: int
     queries: int
     edges: int
+    story_examples: int = 0
 
     def in_words(self) -> str:
         """Say what a person should know before sending it to others."""
@@ -28,7 +29,8 @@ class Exported:
             if self.train_texts
             else f"It embeds no training text, and {self.queries:,} evaluation texts."
         )
-        return f"Written to {self.file} ({size}). {texts}"
+        story = f" Its story shows {self.story_examples} examples." if self.story_examples else ""
+        return f"Written to {self.file} ({size}). {texts}{story}"
 
 
 def write_export(payload: Payload, file: Path) -> Exported:
@@ -41,4 +43,5 @@ def write_export(payload: Payload, file: Path) -> Exported:
     except OSError as error:
         raise StoredFileError(f"{file} could not be written: {error}") from error
     edges = len(payload.arrays["edge_value"])
-    return Exported(file, len(page), payload.train_texts, len(payload.head["queries"]), edges)
+    queries = len(payload.head["queries"])
+    return Exported(file, len(page), payload.train_texts, queries, edges, payload.story_examples)

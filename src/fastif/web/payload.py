@@ -6,6 +6,7 @@ detail. Slice statistics are of the strongest edges of each prediction whatever 
 as many helpful as harmful ones are asked for. Knows a run's content, and no page.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -17,6 +18,7 @@ from fastif.apps.graph import Graph, lay_out
 from fastif.apps.slices import ALL, MOST_SLICES, Comparison, compare_slices
 from fastif.errors import DataError, EmptyDataError
 from fastif.version import __version__
+from fastif.web.again import Again
 from fastif.web.facts import Fact, facts
 from fastif.web.names import ClassNames, name_of
 from fastif.web.packed import Array, pack
@@ -30,6 +32,7 @@ PART_OF_EACH = 20  # and no more than one in so many of the training set: what t
 FEWEST_OF_EACH = 10
 OF_SLICES = 100  # strongest edges of each prediction that slices are compared by
 LONGEST_TEXT = 1_000  # characters of a training text
+MARKS, MARKED = "marks.jsonl", "train-marked.jsonl"  # files that commands to copy name
 NOTHING = 0xFFFF  # for a training example without a label or a slice
 
 
@@ -58,6 +61,7 @@ class Query:
     explains_label: bool
     target: str
     measure: str
+    residual: float | None
     details: tuple[Detail, ...]
 
 
@@ -76,6 +80,19 @@ class Payload:
     def train_texts(self) -> int:
         """How many training texts it holds."""
         return 0 if self.head["redacted"] else len(self.arrays["train_id"])
+
+    @property
+    def story_examples(self) -> int:
+        """How many examples its story shows, which may be of the training data too."""
+        chapters = (self.head["story"] or {}).get("chapters", ())
+        return sum(len(part.get("items", ())) for chapter in chapters for part in chapter["parts"])
+
+    def text(self, node: int) -> str | None:
+        """Return a training text, by its number on the page; None where texts are left out."""
+        if self.head["redacted"]:
+            return None
+        start, end = self.arrays["text_starts"][2 * node : 2 * node + 2].tolist()
+        return self.arrays["text_bytes"][start:end].tobytes().decode("utf-8", "replace")
 
 
 def make_payload(content: RunContent, *, redact: bool = False, most_edges: int = MOST_EDGES) -> Payload:
@@ -110,13 +127,17 @@ def assemble(content: RunContent, edges: Edges, *, redact: bool = False) -> Payl
     head = {
         **_about(content),
         "redacted": redact,
+        "story": _story(content, redact),
         "has_pairs": any("text_pair" in row for row in rows),
         "choice": edges.choice,
         "labels": labels,
         "classes": classes.all(labels, asked),
         "train_slices": train_slices,
         "slices": [_arc(graph, number, name) for name, number in numbers.items()],
-        "queries": [asdict(_query(query, numbers[name], of_train)) for query, name in zip(asked, slices, strict=True)],
+        "queries": [
+            asdict(_query(query, numbers[name], residual, of_train))
+            for query, name, residual in zip(asked, slices, _residuals(content), strict=True)
+        ],
         "comparison": _comparison(compare_slices(_strongest(content, edges), slices)),
         "suspects": [asdict(_renumbered(each, nodes)) for each in suspects],
     }
@@ -132,8 +153,23 @@ def _about(content: RunContent) -> dict[str, Any]:
         "fastif": __version__,
         "run": {"name": content.name, "place": content.place, "model": str(content.explanation.get("model") or "")},
         "train_examples": len(content.train),
+        "again": _again(content),
         "facts": [asdict(fact) for fact in _facts(content)],
     }
+
+
+def _again(content: RunContent) -> dict[str, Any]:
+    """Return how marks are applied and the model trained again."""
+    again = Again.of(content.request, pair=any("text_pair" in row for row in content.train))
+    apply = f"fastif apply {shlex.quote(content.place)} {MARKS} -o {MARKED}"
+    python = again.python(content.place, MARKS)
+    return {"apply": apply, "train": again.command(MARKED), "python": python, "hint": again.hint}
+
+
+def _story(content: RunContent, redact: bool) -> dict[str, Any] | None:
+    if content.story is None:
+        return None
+    return (content.story.without_examples() if redact else content.story).as_json()
 
 
 def _slices(content: RunContent) -> list[str]:
@@ -153,11 +189,23 @@ def _strongest(content: RunContent, edges: Edges) -> Edges:
     return edges
 
 
+def _provenance(content: RunContent) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = content.explanation.get("provenance") or content.scores.provenance
+    return found
+
+
 def _facts(content: RunContent) -> list[Fact]:
-    return facts(content.explanation, content.explanation.get("provenance") or content.scores.provenance)
+    return facts(content.explanation, _provenance(content))
 
 
-def _query(told: Mapping[str, Any], number: int, nodes: Mapping[int, int]) -> Query:
+def _residuals(content: RunContent) -> list[float | None]:
+    """Return the residual of the solve for each query, None where it is not recorded."""
+    residuals = list(_provenance(content).get("residuals") or ())
+    count = len(content.explanation["queries"])
+    return residuals if len(residuals) == count else [None] * count
+
+
+def _query(told: Mapping[str, Any], number: int, residual: float | None, nodes: Mapping[int, int]) -> Query:
     listed = [*(told.get("helpful") or ()), *(told.get("harmful") or ())]
     details = [
         Detail(nodes[each["index"]], each.get("error"), each.get("own_loss"), bool(each.get("near")))
@@ -176,6 +224,7 @@ def _query(told: Mapping[str, Any], number: int, nodes: Mapping[int, int]) -> Qu
         explains_label=told.get("explained") != "the prediction",
         target=name_of(told.get("target")) or "",
         measure=str(told.get("measure") or "loss"),
+        residual=residual,
         details=tuple(details),
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 from fastif.errors import DataError, StoredFileError
 from fastif.scores import Scores
 from fastif.store import RunStore
+from fastif.web.story import Story, read_story
 
 Row = Mapping[str, Any]
 
@@ -29,6 +30,7 @@ class RunContent:
         train: a row for each training example: text, and where there are such: text_pair, label, slice, line.
         request: what the run was asked to do.
         suspects: the rows of `fastif audit`, where there are any.
+        story: what is told of the run, where somebody wrote it.
     """
 
     name: str
@@ -38,6 +40,7 @@ class RunContent:
     train: Sequence[Row]
     request: Mapping[str, Any] = field(default_factory=dict)
     suspects: Sequence[Row] = field(default_factory=list)
+    story: Story | None = None
 
 
 def read_run(path: Path, *, audit: Path | None = None) -> RunContent:
@@ -54,7 +57,8 @@ def read_run(path: Path, *, audit: Path | None = None) -> RunContent:
     if scores.values.numel() and int(scores.train_ids.max()) >= len(train):
         raise StoredFileError(f"{path} has scores of more training examples than the {len(train)} that it keeps.")
     suspects = [] if audit is None else read_suspects(audit)
-    return RunContent(path.resolve().name, str(path), explanation, scores, train, store.request, suspects)
+    name, story = path.resolve().name, read_story(path)
+    return RunContent(name, str(path), explanation, scores, train, store.request, suspects, story)
 
 
 def read_suspects(file: Path) -> list[Row]:
@@ -62,12 +66,12 @@ def read_suspects(file: Path) -> list[Row]:
     try:
         with open(file, encoding="utf-8", newline="") as stream:
             if file.suffix.lower() == ".csv":
-                return [{name: _plain(value) for name, value in row.items()} for row in csv.DictReader(stream)]
+                return [{name: plain(value) for name, value in row.items()} for row in csv.DictReader(stream)]
             return [json.loads(line) for line in stream if line.strip()]
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"{file} could not be read as a list of fastif audit (csv or jsonl): {error}") from error
 
 
-def _plain(value: Any) -> Any:
-    """Take off the mark that keeps a cell from being a formula."""
+def plain(value: Any) -> Any:
+    """Return a cell without the mark that keeps it from being a formula."""
     return value[1:] if isinstance(value, str) and value[:1] == "'" and value[1:2] in tuple("=+-@\t\r") else value

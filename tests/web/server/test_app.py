@@ -20,7 +20,7 @@ from fastif.web.payload import Payload, make_payload
 from fastif.web.server.app import make_app
 from fastif.web.server.guard import MOST_BODY
 from fastif.web.server.jobs import MOST_WAITING, Report
-from tests.web.runs import content
+from tests.web.runs import EVIL, content
 
 TOKEN = "a-token-for-tests"
 HOST = "127.0.0.1:8000"
@@ -126,7 +126,7 @@ def _finished(client: TestClient, number: int) -> dict[str, Any]:
 
 
 def test_a_question_is_answered_and_a_failure_is_told(client: TestClient) -> None:
-    assert client.get("about").json() == {"can": ["ask"], "correction": None}
+    assert client.get("about").json() == {"can": ["ask"], "correction": None, "learning_rate": None}
     job = _finished(client, client.post("ask", json={"text": "</script>"}).json()["id"])
     assert (job["state"], job["found"]) == ("done", {"text": "</script>"})
     failed = _finished(client, client.post("ask", json={"text": "fail"}).json()["id"])
@@ -135,6 +135,27 @@ def test_a_question_is_answered_and_a_failure_is_told(client: TestClient) -> Non
     assert client.post("ask", json={"text": "a", "more": 1}).status_code == 422
     assert client.post("correct").status_code == 404
     assert client.delete("jobs/999").status_code == 404
+
+
+def test_marks_come_back_as_parquet(client: TestClient, payload: Payload) -> None:
+    from pyarrow import BufferReader, parquet
+
+    ids = payload.arrays["train_id"].tolist()
+    other = next(name for name in payload.head["classes"] if name != payload.head["labels"][ids[1] % 2])
+    marks = [{"index": ids[0], "verdict": "remove"}, {"index": ids[1], "verdict": f"label:{other}"}]
+    answer = client.post("marks.parquet", json={"marks": marks})
+    assert answer.status_code == 200
+    table = parquet.read_table(BufferReader(answer.content))
+    assert [str(kind) for kind in table.schema.types] == ["int64", "int64", "string", "string", "string", "string"]
+    first, second = table.to_pylist()
+    assert (first["index"], first["action"], first["new_label"]) == (ids[0], "remove", None)
+    assert (second["action"], second["new_label"], second["line"]) == ("relabel", other, ids[1] + 2)
+    assert second["text"] == payload.text(1)
+    assert EVIL in second["text"]
+    for wrong in ([{"index": 10**6, "verdict": "keep"}], [{"index": ids[0], "verdict": "burn"}]):
+        assert client.post("marks.parquet", json={"marks": wrong}).status_code == 400
+    for wrong in ([], "x", [{"index": -1, "verdict": "keep"}]):
+        assert client.post("marks.parquet", json={"marks": wrong}).status_code == 422
 
 
 def test_jobs_wait_can_be_cancelled_and_are_limited(payload: Payload) -> None:

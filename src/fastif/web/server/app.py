@@ -14,6 +14,8 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from fastif.errors import ConfigurationError, DataError
+from fastif.web.marks import as_parquet, mark_rows
 from fastif.web.page import MEDIA, static_names, static_text
 from fastif.web.payload import Payload
 from fastif.web.server.guard import Guard
@@ -21,6 +23,7 @@ from fastif.web.server.jobs import Jobs, Kind, QueueFullError, Work
 
 LONGEST_QUESTION = 10_000
 MOST_LISTENERS = 64
+MOST_MARKS = 10_000
 LOOK_EVERY = 0.2  # seconds
 QUIET = 15.0  # seconds after which a listener hears that the server is still there
 REFUSALS: dict[int | str, dict[str, Any]] = {404: {}, 429: {}}
@@ -31,9 +34,24 @@ class Question(BaseModel):
     """A text to explain, typed on the page."""
 
     model_config = ConfigDict(extra="forbid")
-    text: Annotated[str, Field(min_length=1, max_length=LONGEST_QUESTION)]
+    text: Annotated[str, Field(min_length=1, max_length=LONGEST_QUESTION, pattern=r"\S")]  # more than spaces
     text_pair: Annotated[str, Field(max_length=LONGEST_QUESTION)] | None = None
     label: Annotated[str, Field(max_length=200)] | None = None
+
+
+class Mark(BaseModel):
+    """A person's verdict on a training example: keep, remove, or label: and the name of a class."""
+
+    model_config = ConfigDict(extra="forbid")
+    index: Annotated[int, Field(ge=0, lt=2**32)]
+    verdict: Annotated[str, Field(max_length=500)]
+
+
+class Marks(BaseModel):
+    """Verdicts to be written to a file, one for each training example."""
+
+    model_config = ConfigDict(extra="forbid")
+    marks: Annotated[list[Mark], Field(min_length=1, max_length=MOST_MARKS)]
 
 
 class JobNumber(BaseModel):
@@ -42,11 +60,19 @@ class JobNumber(BaseModel):
     id: int
 
 
+class Steps(BaseModel):
+    """What may be chosen of a correction; what is not takes the value that the server was started with."""
+
+    model_config = ConfigDict(extra="forbid")
+    learning_rate: Annotated[float, Field(gt=0, le=100)] | None = None
+
+
 class About(BaseModel):
     """What this server can do beyond showing a run."""
 
     can: list[Kind]
     correction: str | None
+    learning_rate: float | None
 
 
 class _Listeners:
@@ -63,6 +89,7 @@ def make_app(
     hosts: Sequence[str],
     workers: Mapping[Kind, Work] | None = None,
     correction: str = "",
+    learning_rate: float | None = None,
 ) -> Guard:
     """Return the application.
 
@@ -72,11 +99,13 @@ def make_app(
         hosts: names with ports by which this server may be asked.
         workers: what is done for each kind of job; none of them, and the page only shows.
         correction: in words, what a correction would take and measure.
+        learning_rate: of its steps, unless the page asks for another.
     """
     app = FastAPI(title="fastif explorer", docs_url=None, redoc_url=None, openapi_url=None)
     _add_page(app, payload)
+    _add_marks(app, payload)
     jobs = Jobs(workers or {})
-    _add_questions(app, jobs, correction)
+    _add_questions(app, jobs, About(can=jobs.kinds, correction=correction or None, learning_rate=learning_rate))
     _add_queue(app, jobs)
     return Guard(app, token, frozenset(hosts))
 
@@ -104,10 +133,22 @@ def _add_page(app: FastAPI, payload: Payload) -> None:
         return Response(content, media_type="application/octet-stream")
 
 
-def _add_questions(app: FastAPI, jobs: Jobs, correction: str) -> None:
+def _add_marks(app: FastAPI, payload: Payload) -> None:
+    @app.post("/marks.parquet", response_class=Response, responses={400: {}, 501: {}})
+    async def marks(given: Marks) -> Response:
+        try:
+            rows = mark_rows(payload, {each.index: each.verdict for each in given.marks})
+            return Response(as_parquet(rows), media_type="application/vnd.apache.parquet")
+        except ConfigurationError as error:  # nothing to write it with
+            raise HTTPException(501, str(error)) from error
+        except DataError as error:
+            raise HTTPException(400, str(error)) from error
+
+
+def _add_questions(app: FastAPI, jobs: Jobs, what: About) -> None:
     @app.get("/about")
     async def about() -> About:
-        return About(can=jobs.kinds, correction=correction or None)
+        return what
 
     def submit(kind: Kind, title: str, request: Mapping[str, Any]) -> JobNumber:
         if kind not in jobs.kinds:
@@ -119,13 +160,13 @@ def _add_questions(app: FastAPI, jobs: Jobs, correction: str) -> None:
 
     @app.post("/ask", responses=REFUSALS)
     async def ask(question: Question) -> JobNumber:
-        if not question.text.strip():
-            raise HTTPException(422, "The text is empty.")
         return submit("ask", question.text[:200], question.model_dump())
 
     @app.post("/correct", responses=REFUSALS)
-    async def correct() -> JobNumber:
-        return submit("correct", correction, {})
+    async def correct(steps: Steps | None = None) -> JobNumber:
+        rate = (steps and steps.learning_rate) or what.learning_rate
+        size = "" if rate is None else f", steps of {rate:g}"
+        return submit("correct", f"Correction: {what.correction}{size}", {"learning_rate": rate})
 
 
 def _add_queue(app: FastAPI, jobs: Jobs) -> None:

@@ -1,6 +1,6 @@
 // The chosen prediction with its training examples; or a training example with everything it influences; or a lasso.
 
-import { bar, markChoice, marked, tag, textOf, trainCard } from "./cards.js";
+import { bar, longestBar, markChoice, marked, meanings, sureness, tag, textOf, trainCard } from "./cards.js";
 import { byId, el, fill } from "./dom.js";
 import { lassoed, places } from "./geometry.js";
 import { usualEdges } from "./graph.js";
@@ -88,10 +88,9 @@ function explained(query) {
 function queryView(run, state, row, most, more) {
   const query = run.queries[row];
   const { helpful, harmful } = run.split(row);
-  const edges = run.edgesOf(row);
-  const strongest = edges.length ? Math.abs(run.edge_value[edges[0]]) : 1;
   const words = contentWords(query.text, query.text_pair);
   const details = new Map(query.details.map((each) => [each.train, each]));
+  const longest = longestBar([...run.edgesOf(row)].map((edge) => [run.edge_value[edge], details.get(run.edge_train[edge])?.error]));
   const column = (kind, list, title) =>
     el(
       "section",
@@ -102,7 +101,7 @@ function queryView(run, state, row, most, more) {
         { class: "cards" },
         list.slice(0, most).map((edge) => {
           const node = run.edge_train[edge];
-          return trainCard(run, state, { node, value: run.edge_value[edge], strongest, shared: words, detail: details.get(node) });
+          return trainCard(run, state, { node, value: run.edge_value[edge], longest, shared: words, detail: details.get(node) });
         }),
         !list.length && el("li", { class: "quiet", text: "None." }),
       ),
@@ -118,7 +117,8 @@ function queryView(run, state, row, most, more) {
       query.text_pair && el("p", { class: "text pair", text: query.text_pair }),
       el("p", { class: "tags" }, verdict(query), query.confidence !== null && tag(`${share(query.confidence)} sure`), tag(run.head.slices[query.slice].name)),
     ),
-    el("p", { class: "quiet small", text: `${explained(query)} Words shared with it are marked.` }),
+    el("p", { class: "quiet small", text: `${explained(query)} Words shared with it are marked. ${sureness(query.details.map((each) => each.error), query.residual)}` }),
+    meanings("Influence", "Standard error", "Change without it", "Touches", "Own loss", "Sure"),
     el("div", { class: "sides" }, query.right === false ? columns.reverse() : columns),
     left && el("button", { type: "button", class: "more", text: "Show 20 more of each", on: { click: more } }),
   ];
@@ -126,7 +126,8 @@ function queryView(run, state, row, most, more) {
 
 function trainView(run, state, node, most, more) {
   const edges = [...run.edgesOfTrain(node)];
-  const strongest = edges.length ? Math.abs(run.edge_value[edges[0]]) : 1;
+  const errorOf = (edge) => run.queries[run.edge_query[edge]].details.find((each) => each.train === node)?.error;
+  const longest = longestBar(edges.map((edge) => [run.edge_value[edge], errorOf(edge)]));
   const own = contentWords(run.text(node), run.pair(node));
   const helped = edges.filter((edge) => run.edge_value[edge] < 0).length;
   const back = state.now.query !== null || state.now.lasso;
@@ -141,6 +142,7 @@ function trainView(run, state, node, most, more) {
       markChoice(run, state, node),
     ),
     el("p", { class: "quiet small", text: `It is among the strongest for ${plural(edges.length, "prediction")}: helpful for ${count(helped)}, harmful for ${count(edges.length - helped)}.` }),
+    meanings("Influence", "Standard error", "Touches"),
     el(
       "ol",
       { class: "cards" },
@@ -150,7 +152,7 @@ function trainView(run, state, node, most, more) {
         return el(
           "li",
           { class: "card" },
-          bar(run.edge_value[edge], strongest),
+          bar(run.edge_value[edge], longest, errorOf(edge)),
           el(
             "button",
             { type: "button", class: "card-text", on: { click: () => state.set({ query: row, train: null, lasso: null }) } },

@@ -31,8 +31,13 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-export function say(words) {
-  byId("status").textContent = words;
+// Words for a screen reader; with `seen`, what an act came to, for everybody to see for a while.
+export function say(words, seen = false) {
+  const status = byId("status");
+  status.textContent = words;
+  status.className = seen ? "toast" : "visually-hidden";
+  clearTimeout(say.timer);
+  if (seen) say.timer = setTimeout(() => say(""), 6000);
 }
 
 export function choice(label, options, value, onChange) {

@@ -1,31 +1,29 @@
 // Questions to a model that stays loaded: a text to type, a queue that all can see, results as they are found; and
 // corrections with their progress. Only where a server is behind the page.
 
-import { bar, marked, tag } from "./cards.js";
+import { bar, longestBar, marked, meanings, sureness, tag } from "./cards.js";
 import { byId, el, fill, say } from "./dom.js";
-import { contentWords, count, share } from "./words.js";
+import { contentWords, count, exactShare, share } from "./words.js";
 
 const OPEN = ["waiting", "running"];
 
-export async function mountLive(run) {
+export async function mountLive(run, state) {
   const about = await (await fetch("about")).json();
   if (!about.can.length) return;
-  const answers = el("div", { class: "answers", tabindex: "0", role: "region", "aria-label": "Answers", "aria-live": "polite" });
-  const queue = el("ul", { class: "rows queue" });
-  const panel = el(
-    "section",
-    { class: "panel", id: "live", "aria-labelledby": "live-title" },
-    el("h2", { id: "live-title", text: "Ask the model" }),
-    about.can.includes("ask") && [
-      el("p", { class: "quiet small", text: "Type a text: the model predicts, and the training examples behind that prediction are found. The first question also loads the model and prepares the curvature." }),
-      questionForm(run),
-    ],
-    about.can.includes("correct") && correctForm(about.correction),
-    queue,
-    answers,
-  );
-  byId("below").prepend(panel);
-  listen(queue, answers);
+  const forms = {
+    ask: ["live", "Ask the model", () => questionForm(run)],
+    correct: ["correct", "Correct the model", () => correctForm(about)],
+  };
+  const panels = new Map();
+  for (const kind of about.can) {
+    const [id, title, form] = forms[kind];
+    const queue = el("ul", { class: "rows queue", "aria-label": `Queue: ${title}` });
+    const answers = el("div", { class: "answers", tabindex: "0", role: "region", "aria-label": `Answers: ${title}`, "aria-live": "polite" });
+    const heading = el("h2", { id: `${id}-title`, text: title });
+    panels.set(kind, { queue, answers, box: el("section", { class: "panel", id, "aria-labelledby": `${id}-title` }, heading, form(), queue, answers) });
+  }
+  byId("below").prepend(...[...panels.values()].map((panel) => panel.box));
+  listen(panels, (job) => answer(job, run, state));
 }
 
 function questionForm(run) {
@@ -36,46 +34,58 @@ function questionForm(run) {
     event.preventDefault();
     send("ask", { text: text.value, text_pair: pair ? pair.value || null : null });
   });
-  return form;
+  return [
+    el("p", { class: "quiet small", text: "Type a text: the model predicts, and the training examples behind that prediction are found. The first question also loads the model and prepares the curvature." }),
+    form,
+  ];
 }
 
-function correctForm(words) {
-  return el(
-    "p",
-    {},
-    el("button", { type: "button", text: "Correct the model", on: { click: () => send("correct") } }),
-    el("span", { class: "quiet small", text: ` Steps on the training examples that help: ${words}. Nothing is written.` }),
-  );
+function correctForm({ correction, learning_rate: usual }) {
+  const rate = el("input", { type: "number", step: "any", min: "0", value: String(usual), "aria-label": "Learning rate of the steps" });
+  const ask = () => send("correct", { learning_rate: Number(rate.value) > 0 ? Number(rate.value) : null });
+  return [
+    el("p", { class: "quiet small", text: `Ten small steps on the training examples that help the anchors most, beside the same on harmful and random ones and on the anchors themselves: ${correction}. The larger the rate, the more changes, also what was right. Nothing is written.` }),
+    el("p", { class: "act" }, el("label", { class: "field" }, el("span", { text: "Learning rate" }), rate), el("button", { type: "button", text: "Correct the model", on: { click: ask } })),
+  ];
 }
 
 async function send(where, body) {
   const headers = body ? { "content-type": "application/json" } : {};
   const answer = await fetch(where, { method: "POST", headers, body: body && JSON.stringify(body) });
-  if (!answer.ok) say(`The server refused: ${(await answer.json().catch(() => ({}))).detail ?? answer.status}`);
+  if (answer.ok) return true;
+  const { detail } = await answer.json().catch(() => ({}));
+  say(`The server refused: ${typeof detail === "string" ? detail : "a text must have words, and fewer than 10,000 characters"}`, true);
+  return false;
 }
 
-function listen(queue, answers) {
+function listen(panels, show) {
   const seen = new Map(); // job -> how many parts of its result are shown
   const source = new EventSource("events");
   source.addEventListener("message", async (event) => {
     const jobs = JSON.parse(event.data);
-    fill(queue, jobs.filter((job) => OPEN.includes(job.state) || job.error).map(queueItem));
+    const open = jobs.filter((job) => OPEN.includes(job.state));
+    for (const [kind, { queue }] of panels) {
+      const mine = jobs.filter((job) => job.kind === kind && (OPEN.includes(job.state) || job.error));
+      fill(queue, mine.map((job) => queueItem(job, open.indexOf(job))));
+    }
     for (const job of jobs) {
       const now = `${job.parts} ${job.state}`;
       if (seen.get(job.id) === now || !job.parts) continue;
       seen.set(job.id, now);
       const whole = await (await fetch(`jobs/${job.id}`)).json();
-      const shown = answer(whole);
+      const { answers } = panels.get(job.kind);
+      const shown = show(whole);
       const before = answers.querySelector(`[data-job="${job.id}"]`);
       if (before) before.replaceWith(shown);
       else answers.prepend(shown);
     }
   });
-  source.addEventListener("error", () => say("The server does not answer; the page tries again"));
+  source.addEventListener("error", () => say("The server does not answer; the page tries again", true));
 }
 
-function queueItem(job) {
-  const words = job.state === "running" ? `${job.stage}${job.total > 1 ? `, ${count(job.done)} of ${count(job.total)}` : ""}` : job.error || job.state;
+function queueItem(job, ahead) {
+  const waiting = job.state === "waiting" && `waiting, ${ahead === 1 ? "the next one" : `${count(ahead)} before it`}`;
+  const words = job.state === "running" ? `${job.stage}${job.total > 1 ? `, ${count(job.done)} of ${count(job.total)}` : ""}` : job.error || waiting || job.state;
   const bar = job.state === "running" && el("progress", { "aria-label": job.stage || "working", max: Math.max(1, job.total), value: job.total > 1 ? String(job.done) : null });
   if (bar && job.total > 1) bar.value = job.done;
   return el(
@@ -86,11 +96,11 @@ function queueItem(job) {
   );
 }
 
-function answer(job) {
-  return el("article", { class: "answer", "data-job": job.id, "aria-label": job.title }, job.kind === "ask" ? askAnswer(job) : correctAnswer(job));
+function answer(job, run, state) {
+  return el("article", { class: "answer", "data-job": job.id, "aria-label": job.title }, job.kind === "ask" ? askAnswer(job, run, state) : correctAnswer(job));
 }
 
-function askAnswer(job) {
+function askAnswer(job, run, state) {
   const { predicted, confidence, query } = job.found;
   const head = el(
     "div",
@@ -101,26 +111,45 @@ function askAnswer(job) {
   );
   if (!query) return [head, el("p", { class: "quiet small", text: "The training examples behind it are being looked for." })];
   const words = contentWords(query.text, query.text_pair);
-  const strongest = Math.max(...[...query.helpful, ...query.harmful].map((each) => Math.abs(each.score)), 0);
+  const all = [...query.helpful, ...query.harmful];
+  const longest = longestBar(all.map((each) => [each.score, each.error]));
   const column = (kind, title) =>
-    el("section", { class: "column", "aria-label": title }, el("h3", {}, el("span", { class: kind, text: title })), el("ol", { class: "cards" }, query[kind].map((each) => member(each, strongest, words))));
-  return [head, el("div", { class: "sides" }, column("helpful", "Supports this answer"), column("harmful", "Speaks against it"))];
+    el("section", { class: "column", "aria-label": title }, el("h3", {}, el("span", { class: kind, text: title })), el("ol", { class: "cards" }, query[kind].map((each) => member(run, state, { each, longest, words }))));
+  const sure = el("p", { class: "quiet small", text: sureness(all.map((each) => each.error), job.found.residual) });
+  return [head, sure, meanings("Influence", "Standard error", "Sure"), el("div", { class: "sides" }, column("helpful", "Supports this answer"), column("harmful", "Speaks against it"))];
 }
 
-function member(each, strongest, words) {
+// A training example behind an answer; where the run knows it too, a click shows everything that it influences.
+function member(run, state, { each, longest, words }) {
+  const node = run.train_id.indexOf(each.index);
+  const texts = [
+    el("span", { class: "text" }, marked(each.text, words)),
+    each.text_pair && el("span", { class: "text pair" }, marked(each.text_pair, words)),
+  ];
+  const show = () => {
+    state.set({ train: node });
+    byId("detail").scrollIntoView({ block: "nearest" });
+    byId("detail").focus({ preventScroll: true });
+  };
   return el(
     "li",
     { class: "card" },
-    bar(each.score, strongest, each.error),
-    el("p", { class: "text small" }, marked(each.text, words)),
-    each.text_pair && el("p", { class: "text pair small" }, marked(each.text_pair, words)),
+    bar(each.score, longest, each.error),
+    node < 0 ? el("p", { class: "small" }, texts) : el("button", { type: "button", class: "card-text", title: "Everything that this training example influences", on: { click: show } }, texts),
     el("p", { class: "tags" }, tag(each.label), tag(`line ${count(each.line)}`)),
   );
 }
 
+const STEPS_ON = { helpful: "helpful ones", harmful: "harmful ones", random: "random ones", anchors: "the anchors" };
+
 function correctAnswer(job) {
-  const { table, summary, command } = job.found;
+  const { table, summary, notes, command, rate } = job.found;
   const kinds = table.kinds;
+  const changed = (row, kind) => {
+    const points = 100 * (row[kind] - row.start);
+    const words = Math.abs(points) < 0.05 ? "no change" : `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)} points`;
+    return el("td", {}, exactShare(row[kind]), el("span", { class: "change quiet", text: words }));
+  };
   return [
     el("h3", { class: "apart", text: "Accuracy before and after, by slice" }),
     el(
@@ -129,13 +158,14 @@ function correctAnswer(job) {
       el(
         "table",
         {},
-        el("caption", { text: "Shares predicted right, at the start and after the last step, for steps on each kind of examples." }),
-        el("thead", {}, el("tr", {}, ["part", "examples", "start", ...kinds].map((words) => el("th", { scope: "col", text: words })))),
-        el("tbody", {}, table.rows.map((row) => el("tr", {}, el("th", { scope: "row", text: row.part }), el("td", { text: count(row.examples) }), ["start", ...kinds].map((kind) => el("td", { text: share(row[kind]) }))))),
+        el("caption", { text: `Shares predicted right before, and after the last step on each kind of training examples; learning rate ${rate}, means over repeats.` }),
+        el("thead", {}, el("tr", {}, ["part", "examples", "before", ...kinds.map((kind) => `after, ${STEPS_ON[kind] ?? kind}`)].map((words) => el("th", { scope: "col", text: words })))),
+        el("tbody", {}, table.rows.map((row) => el("tr", {}, el("th", { scope: "row", text: row.part }), el("td", { text: count(row.examples) }), el("td", { text: exactShare(row.start) }), kinds.map((kind) => changed(row, kind))))),
       ),
     ),
-    summary.map((words) => el("p", { class: "small", text: words })),
+    notes.map((words) => el("p", { class: "small" }, el("b", { text: "Read this with care: " }), words)),
     el("p", { class: "quiet small", text: "This command does the same and writes the corrected model where it helps:" }),
     el("pre", { tabindex: "0" }, el("code", { text: command })),
+    el("details", { class: "meanings" }, el("summary", { text: "The same in words, with losses and intervals" }), summary.map((words) => el("p", { text: words }))),
   ];
 }

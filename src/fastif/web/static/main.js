@@ -9,6 +9,7 @@ import { loadPayload } from "./payload.js";
 import { mountQueries } from "./queries.js";
 import { slicesPanel } from "./slices.js";
 import { State } from "./state.js";
+import { mountStory } from "./story.js";
 import { GLOSSARY, count, plural } from "./words.js";
 
 function lead(run) {
@@ -42,6 +43,7 @@ async function start() {
   byId("lead").textContent = lead(run);
   facts(run);
   const state = new State(run);
+  mountStory(run, state); // before the graph, which takes the height that is left
   const graph = new Graph(run, state);
   mountQueries(run, state);
   mountDetail(run, state);

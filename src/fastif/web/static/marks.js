@@ -31,7 +31,7 @@ export function markRows(run, marks) {
 
 function marksView(run, state) {
   const rows = () => markRows(run, state.now.marks);
-  const command = `fastif apply ${quoted(run.head.run.place)} marks.jsonl -o train-marked.csv`;
+  const { apply, train, python, hint } = run.head.again;
   const nodes = [...state.now.marks.keys()];
   return [
     el("p", { text: `${plural(nodes.length, "training example")} marked.` }),
@@ -42,10 +42,18 @@ function marksView(run, state) {
       { class: "buttons" },
       el("button", { type: "button", text: "Download jsonl", on: { click: () => download("marks.jsonl", asLines(rows())) } }),
       el("button", { type: "button", text: "Download csv", on: { click: () => download("marks.csv", asTable(rows())) } }),
-      el("button", { type: "button", text: "Copy the command", on: { click: () => copy(command) } }),
+      run.served && el("button", { type: "button", text: "Download parquet", on: { click: () => downloadParquet(run, state) } }),
     ),
-    el("p", { class: "quiet small", text: "This command writes the training data with the marks applied, and says how to train on it:" }),
-    el("pre", { tabindex: "0" }, el("code", { text: command })),
+    !run.served && el("p", { class: "quiet small", text: "No parquet here: a file has no program behind it that could write it. The page of fastif serve has; fastif apply reads all three." }),
+    toCopy("The commands", `These write the training data with the marks applied, and train on it${hint}:`, `${apply}\n${train}`),
+    toCopy("The Python", "The same in Python:", python),
+  ];
+}
+
+function toCopy(name, words, code) {
+  return [
+    el("p", { class: "to-copy" }, el("span", { class: "quiet small", text: words }), el("button", { type: "button", text: "Copy", "aria-label": `Copy: ${name}`, on: { click: () => copy(code) } })),
+    el("pre", { tabindex: "0", "aria-label": name, role: "region" }, el("code", { text: code })),
   ];
 }
 
@@ -58,7 +66,7 @@ export function auditPanel(run, state) {
     "section",
     { class: "panel", "aria-labelledby": "audit-title" },
     el("h2", { id: "audit-title", text: "Suspected labels" }),
-    el("p", { class: "quiet small", text: "What would the model say of each example had it not been trained on it? Where it would call the label wrong, look. A suspect may be a wrong label, an outlier or a rare case." }),
+    el("p", { class: "quiet small", text: "What would the model say of each example had it not been trained on it? Where it would call the label wrong, look. The share is how sure it would be; the loss if left out, how badly it would fit the label. A suspect may be a wrong label, an outlier or a rare case. Accept gives it the label that the model would give, Reject keeps the one it has." }),
     body,
   );
 }
@@ -67,6 +75,7 @@ function suspect(run, state, each) {
   const now = state.now.marks.get(each.train);
   const button = (words, verdict) =>
     el("button", { type: "button", text: words, "aria-pressed": String(now === verdict), "aria-label": `${words}: training example ${run.train_id[each.train]}`, on: { click: () => state.mark(each.train, now === verdict ? "" : verdict) } });
+  const others = run.head.classes.filter((name) => name !== run.label(each.train) && name !== each.suggested);
   const sure = each.probability === null ? "" : ` (${share(each.probability)})`;
   return el(
     "li",
@@ -78,6 +87,7 @@ function suspect(run, state, each) {
       each.suggested !== null && each.suggested !== run.label(each.train) && run.head.classes.includes(each.suggested) && button("Accept", `label:${each.suggested}`),
       button("Reject", "keep"),
       button("Remove", "remove"),
+      others.length > 0 && markChoice(run, state, each.train), // relabel: another class than the model would give
     ),
   );
 }
@@ -97,25 +107,31 @@ export function asTable(rows) {
   return [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name])).join(","))].join("\n") + "\n";
 }
 
+async function downloadParquet(run, state) {
+  const marks = [...state.now.marks].map(([node, verdict]) => ({ index: run.train_id[node], verdict }));
+  const answer = await fetch("marks.parquet", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ marks }) }).catch(() => null);
+  if (answer?.ok) download("marks.parquet", await answer.arrayBuffer());
+  else {
+    const why = answer?.status === 413 ? "these are too many marks for one request; take jsonl" : (await answer?.json().catch(() => ({})))?.detail;
+    say(`No parquet was written: ${typeof why === "string" ? why : "the server did not answer"}`, true);
+  }
+}
+
 function download(name, content) {
-  const url = URL.createObjectURL(new Blob([content], { type: "text/plain" }));
+  const url = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
   const link = el("a", { href: url, download: name });
   document.body.append(link);
   link.click();
   link.remove();
   setTimeout(() => URL.revokeObjectURL(url), 1000);
-  say(`${name} is downloaded`);
+  say(`${name} is downloaded`, true);
 }
 
 async function copy(words) {
   try {
     await navigator.clipboard.writeText(words);
-    say("Copied");
+    say("Copied", true);
   } catch {
-    say("The browser does not allow copying here; the command is below the button");
+    say("The browser does not allow copying here; the words are below the button", true);
   }
-}
-
-export function quoted(word) {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
 }

@@ -18,7 +18,8 @@ export function mountQueries(run, state) {
     const wrong = chosen.filter((row) => run.queries[row].right === false).length;
     const judged = chosen.some((row) => run.queries[row].right !== null);
     byId("list-count").textContent =
-      `${count(chosen.length)} of ${count(run.queries.length)}` + (judged ? `, ${count(wrong)} predicted wrong` : "");
+      `${count(chosen.length)} of ${count(run.queries.length)}` + (judged ? `, ${count(wrong)} predicted wrong` : "") +
+      (chosen.some((row) => run.queries[row].confidence !== null) ? "; the share is how sure the model was" : "");
     fill(
       list,
       chosen.slice(0, most).map((row) => queryItem(run, state, row)),

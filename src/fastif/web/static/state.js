@@ -13,9 +13,10 @@ const DEFAULTS = {
   right: "",
   find: "",
   sort: "order",
+  story: "", // or "open"
   marks: new Map(), // node -> "keep", "remove" or "label:<class>"
 };
-const WORDS = ["kind", "rings", "slice", "label", "right", "find", "sort"];
+const WORDS = ["kind", "rings", "slice", "label", "right", "find", "sort", "story"];
 
 export class State {
   constructor(run) {

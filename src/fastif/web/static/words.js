@@ -8,6 +8,10 @@ export const GLOSSARY = [
   ["Edge", "A line from a training example to a prediction that it moved; the wider, the stronger."],
   ["Slice", "A part of the evaluation texts with a name, such as a topic or a kind of question."],
   ["Loss", "How badly the model's answer fits a label; zero is a perfect and certain answer."],
+  ["Sure", "The probability that the model gives to the class that it predicts."],
+  ["Standard error", "How far a score would vary if the solver's random draws were made anew; known where it repeats them."],
+  ["Touches", "How many other predictions this training example is among the strongest for, of those on this page."],
+  ["Loss if left out", "How badly the model would fit an example's label had it not been trained on that example."],
   ["Change without it", "What the loss of this prediction would do, to first order, had the model been trained without that example."],
   ["Correlation of slices", "Whether training examples move two slices alike (1), unalike (-1) or independently (0)."],
   ["Damping", "A number added to the curvature of the loss so that it can be inverted; more of it is more cautious."],
@@ -61,6 +65,10 @@ export function count(value) {
 
 export function share(value) {
   return `${Math.round(100 * value)}\u00a0%`;
+}
+
+export function exactShare(value) {
+  return `${(100 * value).toFixed(1)}\u00a0%`;
 }
 
 export function plural(value, one, many = `${one}s`) {

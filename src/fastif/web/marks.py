@@ -1,0 +1,144 @@
+"""Marks: a person's verdicts on training examples, as files that go from the page to `fastif apply`.
+
+A file of marks is jsonl, csv or parquet, and the same rows in each: which example, what to do with it, the label that
+it had, the one that it gets. Knows rows and files; the page writes jsonl and csv by itself (static/marks.js), and asks
+its server for parquet.
+"""
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastif.errors import ConfigurationError, DataError
+from fastif.web.names import ClassNames, name_of
+from fastif.web.payload import NOTHING, Payload
+from fastif.web.source import plain, read_run
+
+ACTIONS = ("keep", "remove", "relabel")
+RELABEL = "label:"  # how the page writes the verdict that an example belongs to another class
+COLUMNS = ("index", "line", "action", "label", "new_label", "text")
+Row = dict[str, Any]
+
+
+def mark_rows(payload: Payload, verdicts: Mapping[int, str]) -> list[Row]:
+    """Return the rows of marks, as the page writes them itself.
+
+    Args:
+        payload: of the page that the marks were made on.
+        verdicts: by the index of the training example: keep, remove, or label: and the name of a class.
+    """
+    nodes = {index: node for node, index in enumerate(payload.arrays["train_id"].tolist())}
+    known = {"keep", "remove", *(RELABEL + name for name in payload.head["classes"])}
+    for index, verdict in verdicts.items():
+        if index not in nodes:
+            raise DataError(f"there is a mark of example {index}, which is not on this page.")
+        if verdict not in known:
+            raise DataError(f"the mark of example {index} is none of keep, remove and another of the page's labels.")
+    return [_mark_row(payload, nodes[index], verdict) for index, verdict in verdicts.items()]
+
+
+def _mark_row(payload: Payload, node: int, verdict: str) -> Row:
+    label, new = int(payload.arrays["train_label"][node]), verdict.removeprefix(RELABEL)
+    values = (
+        int(payload.arrays["train_id"][node]),
+        int(payload.arrays["train_line"][node]),
+        verdict if new == verdict else "relabel",
+        None if label == NOTHING else payload.head["labels"][label],
+        None if new == verdict else new,
+        payload.text(node),
+    )
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def as_parquet(rows: Sequence[Row]) -> bytes:
+    """Return rows of marks as the content of a parquet file; columns have their types also where all is empty."""
+    pyarrow, parquet = _parquet("marks as parquet")
+    kinds = {name: pyarrow.int64() if name in ("index", "line") else pyarrow.string() for name in COLUMNS}
+    stream = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema=pyarrow.schema(list(kinds.items()))), stream)
+    return stream.getvalue()
+
+
+def read_marks(file: Path) -> list[Row]:
+    """Read the marks that the explorer downloads, in the form that the name of the file ends in."""
+    try:
+        if file.suffix.lower() == ".parquet":
+            return _read_parquet(file)
+        with open(file, encoding="utf-8", newline="") as stream:
+            if file.suffix.lower() == ".csv":
+                return [{name: plain(value) for name, value in row.items()} for row in csv.DictReader(stream)]
+            return [json.loads(line) for line in stream if line.strip()]
+    except (OSError, ValueError, csv.Error) as error:
+        words = f"{file} could not be read as marks of the explorer (jsonl, csv or parquet): {error}"
+        raise DataError(words) from error
+
+
+def _read_parquet(file: Path) -> list[Row]:
+    _, parquet = _parquet(str(file))
+    with open(file, "rb") as stream:
+        rows: list[Row] = parquet.ParquetFile(stream).read().to_pylist()  # what is damaged is a ValueError or OSError
+    return rows
+
+
+def _parquet(what: str) -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f'{what} needs pyarrow, which is not installed: pip install "fastif[web]". The page writes the same marks '
+            "as jsonl and csv, which need nothing."
+        ) from error
+    return pyarrow, parquet
+
+
+def marked_rows(run: Path, marks: Path) -> tuple[list[Row], Counter[str]]:
+    """Return the training rows of a run with marks applied, and how many marks of each kind there were."""
+    content = read_run(run)
+    return applied(content.train, read_marks(marks), ClassNames.learn(content.explanation["queries"], content.train))
+
+
+def applied(
+    train: Sequence[Mapping[str, Any]], marks: Sequence[Row], classes: ClassNames
+) -> tuple[list[Row], Counter[str]]:
+    """Return the rows that are left, with their new labels, and how many marks of each kind there were."""
+    raw = {name: label for label, name in classes.names.items()}
+    verdicts: dict[int, Row] = {}
+    for mark in marks:
+        index = _index(mark, len(train))
+        if mark.get("action") not in ACTIONS:
+            raise DataError(f"the mark of example {index} is {mark.get('action')!r}; marks are {', '.join(ACTIONS)}.")
+        seen, noted = classes.of(train[index].get("label")), name_of(mark.get("label"))
+        if noted and seen != noted:
+            raise DataError(
+                f"example {index} has the label {seen} in this run and {noted} in the marks, so that they were made on "
+                "other data. Open the explorer of this run and mark anew."
+            )
+        verdicts[index] = mark
+    rows = []
+    for index, row in enumerate(train):
+        mark = verdicts.get(index, {})
+        if mark.get("action") == "remove":
+            continue
+        kept = {name: value for name, value in row.items() if name not in ("line", "row")}
+        if mark.get("action") == "relabel":
+            new = str(mark["new_label"])
+            kept["label"] = raw.get(new, new)
+        rows.append(kept)
+    if not rows:
+        raise DataError("every training example is marked to be removed, and nothing is left to train on.")
+    return rows, Counter(str(mark["action"]) for mark in verdicts.values())
+
+
+def _index(mark: Row, examples: int) -> int:
+    try:
+        index = int(mark["index"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"a mark has no index of a training example: {mark}.") from error
+    if not 0 <= index < examples:
+        raise DataError(f"there is a mark of example {index}, and the run has {examples:,} of them.")
+    return index
