@@ -382,6 +382,22 @@ def test_a_number_of_candidates_is_scored_and_what_they_hold_is_told(
     assert "must be all, auto or a number" in " ".join(capsys.readouterr().err.split())
 
 
+def test_solvers_by_name(checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = write(tmp_path / "query.csv", QUERIES, QUERY_LABELS)
+    line = ["explain", str(checkpoint), "--train", str(train), "--query", str(query), "--top", "2", "--json"]
+    found = {}
+    for name in ("exact", "woodbury", "cg", "lissa"):
+        assert run([*line, "--solver", name, "--damping", "0.5"]) == 0
+        found[name] = json.loads(capsys.readouterr().out)["queries"][0]["helpful"]
+    best = found["exact"][0]
+    for name in ("woodbury", "cg"):
+        assert found[name][0]["score"] == pytest.approx(best["score"], rel=1e-2)
+        assert found[name][0]["error"] is None
+    assert found["lissa"][0]["error"] > 0
+    assert run([*line, "--solver", "paper", "--damping", "0.5"]) == 2
+    assert "has a damping of its own" in " ".join(capsys.readouterr().err.split())
+
+
 def test_the_strongest_scores_alone_are_held_where_asked(
     checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

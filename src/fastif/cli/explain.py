@@ -11,6 +11,7 @@ import typer
 import fastif
 from fastif.cli import candidates as scored
 from fastif.cli import options, several
+from fastif.cli import solver as solver_of
 from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.draw import draw_explanation
 from fastif.cli.evidence import explain_queries
@@ -23,7 +24,6 @@ from fastif.integrations.tables import TextTable, table_of
 from fastif.keeping import Keep, nothing_kept
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress
-from fastif.solvers import Auto
 from fastif.store import RunStore
 
 BATCH_SIZE = {"cpu": 64}  # on a GPU as many as its memory holds
@@ -34,6 +34,7 @@ LATER_ARGUMENTS: dict[str, Any] = {
     "per_slice": None,
     "candidates": "all",
     "scores": "all",
+    "solver": "auto",
 }
 EPILOG = "Example: fastif explain runs/sentiment --train train.csv --query dev.csv --wrong -o runs/why"
 
@@ -84,6 +85,7 @@ def explain(
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
     candidates: scored.Option = scored.AUTO,
+    solver: solver_of.Option = solver_of.Name.AUTO,
     scores: Annotated[
         str,
         typer.Option(
@@ -150,9 +152,8 @@ def _performed(
         return fastif.Explainer(
             model,
             train,
-            solver=Auto(seed=it.seed),
+            **solver_of.asked(it.solver, it.damping, it.seed),
             candidates=candidates(train),
-            damping="auto" if it.damping is None else it.damping,
             batch_size=it.batch_size or BATCH_SIZE.get(model.device.type),
             progress=progress,
             prefix_cache=PrefixCache(directory=it.cache or states, storage=options.storage(it.dtype)),
