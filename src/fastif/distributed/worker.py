@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from fastif import vectors
 from fastif.curvature import CurvatureOperator, Way
 from fastif.data import Examples
@@ -21,6 +23,7 @@ from fastif.solvers.lissa import LiSSA, PreparedLiSSA
 from fastif.solvers.paper_lissa import PaperLiSSA, PreparedPaperLiSSA
 from fastif.vectors import Block
 
+IDS = "ids"  # of examples, where something is asked for of these alone
 MakeOf = Callable[..., Tensors]  # (ids of some examples, tensors that were sent, further words) -> what is made of them
 
 
@@ -106,7 +109,7 @@ class _Worker:
         """Do what the leader said, with the tensors that it sent."""
         if said["do"] == "operator":
             whole = self._duties.operator
-            self._operators[said["name"]] = whole.over(sent["ids"]) if "ids" in sent else whole
+            self._operators[said["name"]] = whole.over(sent[IDS]) if IDS in sent else whole
         elif said["do"] == "product":
             product(self._team, self._operators[said["operator"]], said["way"], self._block(sent))
         elif said["do"] == "repeats":
@@ -119,10 +122,11 @@ class _Worker:
         """Make what is missing of this process's chunks, and send each as soon as it is made."""
         make, missing = self._duties.of_examples[said["do"]], set(said["missing"])
         waiting: list[Any] = []
+        ids = sent[IDS] if IDS in sent else torch.arange(self._duties.examples)
         share = Share(self._team.rank, self._team.ranks, self._duties.examples)
-        for number, (owner, positions) in enumerate(share.chunks(sent["ids"])):
+        for number, (owner, positions) in enumerate(share.chunks(ids)):
             if owner == self._team.rank and number in missing:
-                waiting += self._team.give(make(sent["ids"][positions], sent, **said["given"]))
+                waiting += self._team.give(make(ids[positions], sent, **said["given"]))
         for each in waiting:
             each.wait()
 
