@@ -144,7 +144,7 @@ class Explainer:
 
         Without a team, this process leads itself.
         """
-        return self._scanner.led(self._operator)
+        return self._scanner.led(self._operator, self._nearest)
 
     def scores(self, queries: Any, *, reduce: Literal["mean"] | None = None) -> Scores:
         """Return the influence of every candidate on every query, or on the mean over them with `reduce="mean"`."""

@@ -34,7 +34,15 @@ def problem(name: str, dtype: torch.dtype) -> tuple[Any, Any, Any]:
         from fastif.integrations.huggingface import TextClassifier
 
         model = TextClassifier(tiny.module_of("bert", dtype=dtype), tiny.tokenizer_of("bert"))
-        train = model.examples(list(tiny.TEXTS) * 3, list(tiny.LABELS) * 3)
+        turned = [
+            *tiny.TEXTS[1:],
+            tiny.TEXTS[0],
+        ]  # no text twice: which of two equals is nearer is a matter of rounding
+        texts = [
+            f"{one} {other}"
+            for one, other in [*zip(tiny.TEXTS, turned, strict=True), *zip(turned, tiny.TEXTS, strict=True)]
+        ]
+        train = model.examples([*tiny.TEXTS, *texts], list(tiny.LABELS) * 3)
         return model, train, model.examples(list(tiny.QUERIES), list(tiny.QUERY_LABELS))
     it = case(name, dtype)
     return model_of(it), it.train, it.queries
@@ -52,6 +60,14 @@ def main(asked: dict[str, Any]) -> None:
     model, train, queries = problem(asked["case"], dtype)
     if "few" in asked:
         train = tuple(column[: asked["few"]] for column in train)
+    alone_options = dict(options)
+    if "shards" in asked:
+        from fastif.integrations.faiss_shards import FaissShards
+
+        index = FaissShards(
+            asked["shards"], "IVF2,Flat", probes=2, in_a_file=5
+        )  # looks everywhere, so that it is exact
+        options["candidates"] = fastif.Nearest(6, by=asked["nearest"], index=index)
     watch.LOST = asked.get("lost", watch.LOST)
     if "pause" in asked:
         slowed(asked["pause"], asked.get("fails"))
@@ -64,7 +80,7 @@ def main(asked: dict[str, Any]) -> None:
         if not team.leads:
             return
         fresh = problem(asked["case"], dtype)[0]
-        alone = fastif.Explainer(fresh, train, **options).scores(queries)
+        alone = fastif.Explainer(fresh, train, **alone_options).scores(queries)
         error = float((seen.values - alone.values).abs().max() / alone.values.abs().max())
         sent = {kind: [traffic.calls, traffic.bytes] for kind, traffic in team.sent.items()}
         parameters = sum(tensor.numel() for tensor in fresh.parameters.values())

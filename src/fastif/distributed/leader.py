@@ -76,6 +76,13 @@ class Leader:
             done += len(positions)
             yield done, (positions, part)
 
+    def of_each(self, what: str, tensors: Tensors, **given: Any) -> list[Tensors]:
+        """Return what each process makes of all that it holds, by rank."""
+        assert self._duties is not None
+        self._team.tell({"do": what, "given": given}, tensors)
+        mine = self._duties.of_shares[what](tensors, **given)
+        return [mine if rank == self._team.rank else self._team.take(rank) for rank in range(self._team.ranks)]
+
     def _introduced(self, operator: CurvatureOperator) -> str:
         """Return the name of an operator, which the others are told of once."""
         whole = operator.examples == len(operator.data)

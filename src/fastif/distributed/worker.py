@@ -6,7 +6,7 @@ worked on; not why.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -35,6 +35,7 @@ class Duties:
         operator: the curvature over the whole data.
         examples: how many training examples there are.
         of_examples: by name, what is made of examples.
+        of_shares: by name, what each process makes of all that it holds.
         working: a context to work in.
     """
 
@@ -42,6 +43,7 @@ class Duties:
     examples: int
     of_examples: dict[str, MakeOf]
     working: Callable[[], AbstractContextManager[None]]
+    of_shares: dict[str, MakeOf] = field(default_factory=dict)
 
 
 def share_of(team: Team, data: Examples) -> Share:
@@ -115,6 +117,9 @@ class _Worker:
         elif said["do"] == "repeats":
             knobs = {"LiSSA": LiSSA, "PaperLiSSA": PaperLiSSA}[said["solver"]](**said["knobs"])
             self._repeats(knobs, self._operators[said["operator"]], self._block(sent), said["given"])
+        elif said["do"] in self._duties.of_shares:
+            for each in self._team.give(self._duties.of_shares[said["do"]](sent, **said["given"])):
+                each.wait()
         else:
             self._make_of_examples(said, sent)
 
