@@ -31,6 +31,9 @@ def test_two_processes_of_one_command(folder: Path, tmp_path: Path) -> None:
     ended = in_two(line)
     assert ended.returncode == 0, ended.stderr
     assert "2 processes on 1 machine" in ended.stderr
+    assert "of states of the frozen layers" in ended.stderr
+    assert "To send:" in ended.stderr
+    assert ended.stderr.index("To send:") < ended.stderr.index("Written to")
     assert ended.stderr.count("Model:") == 1  # one process speaks
     seen, alone = (json.loads((each / "why" / "explanation.json").read_text()) for each in (tmp_path, folder))
     for mine, theirs in zip(seen["queries"], alone["queries"], strict=True):

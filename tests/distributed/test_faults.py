@@ -1,7 +1,9 @@
 """A process that is killed or fails: the others end soon and name it, and what was finished is not done again."""
 
 import json
+import os
 import random
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -60,3 +62,19 @@ def test_a_process_that_fails_says_why_to_the_others() -> None:
     for rank in (0, 2):
         assert "rank 1" in ended[rank][2]
         assert "No space left on device" in ended[rank][2]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="a small disk is mounted by root alone")
+def test_a_full_disk_of_one_process_is_named(tmp_path: Path) -> None:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", str(tmp_path)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        asked = {"case": "bert", "solver": "identity", "small_disk": str(tmp_path)}
+        ended = start(2, json.dumps(asked)).wait()
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    assert all(status != 0 for status, _, _ in ended)
+    assert "No space left on device" in ended[1][2]
+    assert "rank 1" in ended[0][2]
+    assert "could not be written" in ended[0][2]

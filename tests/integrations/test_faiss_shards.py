@@ -33,12 +33,14 @@ def searched(index: FaissShards, ranks: int, points: torch.Tensor = POINTS) -> P
 
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("k", [1, 10, 600])
-def test_looking_everywhere_is_exact(ranks: int, k: int, tmp_path: Path) -> None:
+def test_looking_everywhere_is_exact(ranks: int, k: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastif.candidates.parts.AT_ONCE", 30)
     queries = Features(torch.randn(7, 16, generator=torch.Generator().manual_seed(1)))
     found = searched(FaissShards(tmp_path, "IVF4,Flat", probes=4, in_a_file=100), ranks).search(queries, k)
     expected = ExactIndex().build([Features(POINTS)]).search(queries, k)
     assert (found == expected).double().mean() > 0.99  # rounding may swap neighbours
     assert torch.equal(found.sort(dim=1).values, expected.sort(dim=1).values)
+    assert len(list(tmp_path.rglob("*.index"))) == {1: 5, 3: 6}[ranks]  # of 120 points and fewer
 
 
 def test_codes_find_most_and_files_are_found_again(tmp_path: Path) -> None:

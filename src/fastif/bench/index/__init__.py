@@ -37,9 +37,9 @@ class Plan:
 
     points: int = 2_000_000
     queries: int = 200
-    factory: str = "IVF2048,PQ96"
+    factory: str = "IVF1024,PQ64"
     probes: int = 64
-    training: int = 80_000
+    training: int = 40_000
     processes: int = 2
     candidates: Sequence[int] = (10, 100, 1000, 10_000)
     features: int = 4000
