@@ -81,10 +81,10 @@ def _predict(figures: Path, machine: Machine) -> None:
 
 def index(
     points: Annotated[int, typer.Option("--points", min=100, help="In the index.", rich_help_panel=SIZES)] = 2_000_000,
-    queries: Annotated[int, typer.Option("--queries", min=1, help="To search for.", rich_help_panel=SIZES)] = 200,
-    factory: Annotated[str, typer.Option("--factory", help="Of faiss, with IVF in it.")] = "IVF1024,PQ64",
+    queries: Annotated[int, typer.Option("--queries", min=1, help="To search for.", rich_help_panel=SIZES)] = 100,
+    factory: Annotated[str, typer.Option("--factory", help="Of faiss, with IVF in it.")] = "IVF512,PQ64",
     probes: Annotated[int, typer.Option("--probes", min=1, help="Lists that a search looks into.")] = 64,
-    training: Annotated[int, typer.Option("--training", min=1, help="Points that it learns from.")] = 40_000,
+    training: Annotated[int, typer.Option("--training", min=1, help="Points that it learns from.")] = 20_000,
     processes: Annotated[int, typer.Option("--processes", min=1, max=64, help="Of one thread each.")] = 2,
     features: Annotated[
         Path, typer.Option("--features", help="File that real features are kept in.", rich_help_panel=options.RUN)

@@ -36,10 +36,10 @@ class Plan:
     """
 
     points: int = 2_000_000
-    queries: int = 200
-    factory: str = "IVF1024,PQ64"
+    queries: int = 100
+    factory: str = "IVF512,PQ64"
     probes: int = 64
-    training: int = 40_000
+    training: int = 20_000
     processes: int = 2
     candidates: Sequence[int] = (10, 100, 1000, 10_000)
     features: int = 4000
