@@ -31,12 +31,12 @@ SOLVERS: dict[str, Any] = {
 small_disk: dict[int, str] = {}  # by rank, a place for states that has no room for them
 
 
-def problem(name: str, dtype: torch.dtype) -> tuple[Any, Any, Any]:
+def problem(name: str, dtype: torch.dtype, device: str = "cpu") -> tuple[Any, Any, Any]:
     """Return a model, its training data and queries."""
     if name == "bert":
         from fastif.integrations.huggingface import TextClassifier
 
-        model = TextClassifier(tiny.module_of("bert", dtype=dtype), tiny.tokenizer_of("bert"))
+        model = TextClassifier(tiny.module_of("bert", dtype=dtype).to(device), tiny.tokenizer_of("bert"))
         turned = [
             *tiny.TEXTS[1:],
             tiny.TEXTS[0],
@@ -60,7 +60,8 @@ def main(asked: dict[str, Any]) -> None:
         "damping": 0.3,
         "candidates": fastif.Nearest(6, by=asked["nearest"]) if "nearest" in asked else "all",
     }
-    model, train, queries = problem(asked["case"], dtype)
+    device = asked.get("device", "cpu")
+    model, train, queries = problem(asked["case"], dtype, device)
     if "few" in asked:
         train = tuple(column[: asked["few"]] for column in train)
     alone_options = dict(options)
@@ -76,7 +77,7 @@ def main(asked: dict[str, Any]) -> None:
         small_disk[1] = asked["small_disk"]
     if "pause" in asked:
         slowed(asked["pause"], asked.get("fails"))
-    with Team.joined(torch.device("cpu")) as team:
+    with Team.joined(torch.device(device)) as team:
         if asked.get("store") and team.leads:
             with RunStore.begin(Path(asked["store"]), {"asked": "the same"}) as store:
                 seen = scored(model, train, queries, team, keep=store.piece, **options)
@@ -84,7 +85,7 @@ def main(asked: dict[str, Any]) -> None:
             seen = scored(model, train, queries, team, **options)
         if not team.leads:
             return
-        fresh = problem(asked["case"], dtype)[0]
+        fresh = problem(asked["case"], dtype, device)[0]
         alone = fastif.Explainer(fresh, train, **alone_options).scores(queries)
         error = float((seen.values - alone.values).abs().max() / alone.values.abs().max())
         sent = {kind: [traffic.calls, traffic.bytes] for kind, traffic in team.sent.items()}

@@ -75,6 +75,15 @@ def test_an_index_of_which_each_process_holds_a_part(by: str, ranks: int, tmp_pa
     assert [file.stat().st_mtime_ns for file in sorted(tmp_path.rglob("*.index"))] == stamps  # found again
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("solver", ["identity", "cg", "paper"])
+def test_a_team_of_one_gpu_gives_the_scores_of_one_process(solver: str) -> None:
+    found = compared(1, case="bert", solver=solver, device="cuda")
+    assert found["error"] < 1e-9
+    assert found["sent"]
+
+
 def test_a_process_may_have_nothing_to_do() -> None:
     assert compared(4, case="mlp_dropout", solver="cg", few=3)["error"] < 1e-9
 

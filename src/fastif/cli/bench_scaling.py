@@ -14,6 +14,7 @@ from fastif.bench.timing import command_line
 from fastif.cli import options
 from fastif.cli.bench import SIZES, Examples, Out, finish
 from fastif.cli.console import OUT, note
+from fastif.cli.loading import pick_device
 from fastif.errors import ConfigurationError
 from fastif.measuring.timing import environment
 
@@ -41,6 +42,9 @@ def scaling(
         float, typer.Option("--link", min=1e-3, help="GB/s of a process.", rich_help_panel=PREDICTION)
     ] = 25,
     disk: Annotated[float, typer.Option("--disk", min=1e-3, help="GB/s of a process.", rich_help_panel=PREDICTION)] = 3,
+    device: Annotated[
+        str, typer.Option("--device", help="cpu; cuda compares a team of one with a process alone.")
+    ] = "cpu",
     seed: options.Seed = 0,
     out: Out = None,
     as_json: options.Json = False,
@@ -49,9 +53,10 @@ def scaling(
     if predict:
         _predict(figures, Machine(link=1e9 * link, disk=1e9 * disk))
         return
-    plan = bench.Plan(case, examples, read_processes(processes), rounds=rounds, depth=depth, seed=seed)
-    measured = bench.run(plan)
-    where = {**environment("cpu"), "threads": 1}
+    kind = pick_device(device).type
+    size = {"rounds": rounds, "depth": depth, "seed": seed}
+    measured = bench.run(bench.Plan(case, examples, read_processes(processes), device=kind, **size))
+    where = {**environment(kind), "threads": 1}
     result: dict[str, Any] = {"bench": "scaling", "command": command_line(), "environment": where, **measured}
     table = f"{bench.table(result)}\n\n{checked(result)}" if result["link"] else bench.table(result)
     finish(result, table, out or Path("out/bench/scaling.json"), {"as_json": as_json})

@@ -54,7 +54,8 @@ def run(plan: Plan, features: Path) -> dict[str, Any]:
     drawn = mixture.chunk(CHUNK, len(real))
     with tempfile.TemporaryDirectory() as place:
         mixture.save(Path(place) / "mixture.safetensors")
-        found = started(plan.processes, "fastif.bench.index.rank", {**asdict(plan), "place": place})
+        asked = {**asdict(plan), "place": place}
+        found = started(plan.processes, "fastif.bench.index.rank", asked, team=plan.processes > 1)
     likeness = {"dimensions": real.shape[1], "real": nearness(real), "drawn": nearness(drawn)}
     return {"plan": asdict(plan), "nearness": likeness, **found}
 

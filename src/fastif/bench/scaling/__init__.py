@@ -42,6 +42,7 @@ class Plan:
         products: of conjugate gradients.
         curvature_examples: that such a product goes through.
         seed: of the case.
+        device: "cpu"; on "cuda" one process as a team of one, with NCCL, is compared with one that has no team.
     """
 
     case: str = "bert-mini"
@@ -55,43 +56,46 @@ class Plan:
     products: int = 2
     curvature_examples: int = 512
     seed: int = 0
+    device: str = "cpu"
 
 
 def run(plan: Plan) -> dict[str, Any]:
     """Measure, and return the figures."""
-    counts = sorted({1, *plan.processes})
-    found: dict[int, list[dict[str, Any]]] = {count: [] for count in counts}
+    counts = [1] if plan.device == "cuda" else sorted({1, *plan.processes})
+    ways = [(1, False), *((count, True) for count in counts if count > 1 or plan.device == "cuda")]
+    found: dict[tuple[int, bool], list[dict[str, Any]]] = {way: [] for way in ways}
     for _ in range(plan.rounds):
-        for count in counts:
-            found[count].append(_started(count, plan))
-    alone = _fastest(found[1])
+        for count, team in ways:
+            found[count, team].append(started(count, "fastif.bench.scaling.rank", asdict(plan), team=team))
+    alone = _fastest(found[1, False])
     rows = []
-    for count in counts:
-        for stage, it in _fastest(found[count]).items():
+    for count, team in ways:
+        for stage, it in _fastest(found[count, team]).items():
             speed_up = alone[stage]["seconds"] / it["seconds"]
-            rows.append({"processes": count, "stage": stage, "speed_up": speed_up, **it, **_total(it["sent"])})
+            said = {"processes": count, "team": team, "stage": stage, "speed_up": speed_up}
+            rows.append({**said, **it, **_total(it["sent"])})
     link = [
-        {"processes": count, **min((each["link"][size] for each in found[count]), key=lambda row: row["seconds"])}
-        for count in counts[1:]
+        {"processes": count, **min((each["link"][size] for each in found[count, team]), key=lambda row: row["seconds"])}
+        for count, team in ways
         for size in range(2)
+        if count > 1
     ]
     plain = {**asdict(plan), "processes": counts}
-    return {"case": found[1][0]["case"], "cores": os.cpu_count(), "plan": plain, "rows": rows, "link": link}
+    case = found[1, False][0]["case"]
+    return {"case": case, "cores": os.cpu_count(), "plan": plain, "rows": rows, "link": link}
 
 
-def _started(count: int, plan: Plan) -> dict[str, Any]:
-    """Start so many processes, and return what the first of them wrote."""
-    return started(count, "fastif.bench.scaling.rank", asdict(plan))
+def started(count: int, module: str, asked: dict[str, Any], *, team: bool) -> dict[str, Any]:
+    """Start a module in so many processes of one thread, and return what the first of them wrote to `out`.
 
-
-def started(count: int, module: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Start a module in so many processes of one thread, and return what the first of them wrote to `out`."""
+    One process is either alone or a team of one.
+    """
     environment = {name: value for name, value in os.environ.items() if name not in TORCHRUN}
     environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(
         [str(Path(fastif.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     ).rstrip(os.pathsep)
-    start = [] if count == 1 else ["torch.distributed.run", "--standalone", "--nproc-per-node", str(count), "-m"]
+    start = [] if not team else ["torch.distributed.run", "--standalone", "--nproc-per-node", str(count), "-m"]
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "figures.json"
         line = [sys.executable, "-m", *start, module, json.dumps({**asked, "out": str(out)})]
@@ -123,7 +127,7 @@ def table(result: dict[str, Any]) -> str:
     rows = [
         [
             row["stage"],
-            f"{row['processes']}",
+            "1, as a team" if row["team"] and row["processes"] == 1 else f"{row['processes']}",
             seconds(row["seconds"]),
             f"{row['speed_up']:.2f}x",
             f"{row['calls']:,}",

@@ -62,7 +62,7 @@ def _measured(path: Path, run: Run) -> str:
     remarks = path.with_suffix(".txt")
     if remarks.exists():
         words.append(remarks.read_text(encoding="utf-8").strip())
-    return "\n\n".join([*words, "### The model against these measurements", checked(run)])
+    return "\n\n".join([*words, "### The model against these measurements", checked(run)] if run["link"] else words)
 
 
 def _index(path: Path, run: Run) -> str:
@@ -101,7 +101,7 @@ def checked(run: Run) -> str:
 
 def predictions(runs: list[Run], machine: Machine | None = None) -> list[str]:
     """Return the predictions in words and a table; none where a measurement that they rest on is missing."""
-    run = next((each for each in runs if each["bench"] == "scaling"), None)
+    run = next((each for each in runs if each["bench"] == "scaling" and each["link"]), None)
     gpu = None if run is None else gpu_of(runs, run)
     if gpu is None:
         return []

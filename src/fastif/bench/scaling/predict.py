@@ -86,7 +86,7 @@ def sent(stage: str, plan: dict[str, Any], parameters: int, examples: int, ranks
 def check(run: Run) -> list[dict[str, Any]]:
     """Return for each measured row what the model says of it, from the times of one process and of the link alone."""
     rows, plan, case = [], run["plan"], run["case"]
-    alone = {row["stage"]: row["seconds"] for row in run["rows"] if row["processes"] == 1}
+    alone = {row["stage"]: row["seconds"] for row in run["rows"] if not row["team"]}
     for row in run["rows"]:
         ranks, stage = row["processes"], row["stage"]
         if ranks == 1:
@@ -119,7 +119,7 @@ def gpu_of(runs: list[Run], run: Run) -> Gpu | None:
     if free is None or bound is None:
         return None
     examples, tokens = free["case"]["examples"], free["case"]["tokens"]
-    one = {row["stage"]: row["seconds"] for row in run["rows"] if row["processes"] == 1}
+    one = {row["stage"]: row["seconds"] for row in run["rows"] if not row["team"]}
     products = (run["plan"]["products"] + 1) * min(run["plan"]["curvature_examples"], run["case"]["examples"])
     return Gpu(
         encode=free["prefix"]["seconds"] / examples,

@@ -23,7 +23,7 @@ from fastif import vectors
 from fastif.bench.cases import Wanted, make_case
 from fastif.distributed import Team, share_of
 from fastif.measuring.case import Case
-from fastif.measuring.engine import HOST_BYTES, operator_of, scanner_of, seen_by, working
+from fastif.measuring.engine import HOST_BYTES, operator_of, scanner_of, seen_by, synchronize, working
 from fastif.prefix import PrefixCache
 from fastif.vectors import Block
 
@@ -35,26 +35,27 @@ Stage = dict[str, Any]
 def main(asked: dict[str, Any]) -> None:
     """Measure, and write what came out."""
     torch.set_num_threads(1)
-    case = make_case(asked["case"], Wanted(asked["examples"], "cpu", asked["seed"]))
-    with _joined() as team:
+    device = torch.device(asked["device"], 0) if asked["device"] == "cuda" else torch.device("cpu")
+    case = make_case(asked["case"], Wanted(asked["examples"], str(device), asked["seed"]))
+    with _joined(device) as team:
         measured = _Measured(team, asked["repeats"])
         stages = {
             **_states(case, measured),
             **_products_and_scores(case, measured, asked),
             **_repeats(case, measured, asked),
         }
-        link = None if team is None else _link(4 * vectors.size(case.model.parameters))
+        link = None if team is None or team.ranks == 1 else _link(4 * vectors.size(case.model.parameters))
     if team is None or team.leads:
         found = {"case": case.as_json(), "stages": stages, "link": link}
         Path(asked["out"]).write_text(json.dumps(found), encoding="utf-8")
 
 
 @contextlib.contextmanager
-def _joined() -> Iterator[Team | None]:
+def _joined(device: torch.device) -> Iterator[Team | None]:
     if not Team.is_started():
         yield None
         return
-    with Team.joined(torch.device("cpu")) as team:
+    with Team.joined(device) as team:
         yield team
 
 
@@ -74,6 +75,7 @@ class _Measured:
         self._wait(together)
         began = time.perf_counter()
         function()
+        synchronize()
         self._wait(together)
         took = time.perf_counter() - began
         sent = {
@@ -140,7 +142,12 @@ def _repeats(case: Case, measured: _Measured, asked: dict[str, Any]) -> dict[str
 
 def _explainer(case: Case, team: Team | None, **options: Any) -> fastif.Explainer:
     cache = PrefixCache(memory=HOST_BYTES)
-    given: dict[str, Any] = {"batch_size": 32, "progress": False, "prefix_cache": cache, **options}
+    given: dict[str, Any] = {
+        "batch_size": 32 if case.model.device.type == "cpu" else None,
+        "progress": False,
+        "prefix_cache": cache,
+        **options,
+    }
     return fastif.Explainer(case.model, case.train, team=team, **given)
 
 
