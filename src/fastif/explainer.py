@@ -141,7 +141,7 @@ class Explainer:
 
     def led(self) -> AbstractContextManager[bool]:
         """Return a context to work in: who leads a team, or has none, gets True; others get False at the end."""
-        return self._scanner.led(self._operator)
+        return self._scanner.led(self._operator, self._nearest)
 
     def scores(self, queries: Any, *, reduce: Literal["mean"] | None = None) -> Scores:
         """Return the influence of every candidate on every query, or on the mean over them with `reduce="mean"`."""

@@ -186,6 +186,7 @@ class _Encoder:
             file.parent.mkdir(parents=True, exist_ok=True)
             with replacing(file) as temporary:
                 mapped = np.lib.format.open_memmap(temporary, mode="w+", dtype=plain, shape=shape)
+                _reserve(temporary)
                 rows = torch.from_numpy(mapped)
                 rows = rows.view(torch.bfloat16) if kept == torch.bfloat16 else rows
                 self._fill(States(rows, self._examples, in_file=True), batch_size)
@@ -224,6 +225,13 @@ class _Encoder:
                 "influence would not be a number either: look at that example."
             )
         return states
+
+
+def _reserve(file: Path) -> None:
+    """Take the room on disk for a file with holes: where there is none, writing to its map would kill the process."""
+    if hasattr(os, "posix_fallocate"):
+        with open(file, "r+b") as stream:
+            os.posix_fallocate(stream.fileno(), 0, file.stat().st_size)
 
 
 def _rows_of(examples: Examples) -> int:

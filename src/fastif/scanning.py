@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from fastif import vectors
-from fastif.candidates import Nearest, Neighbours
+from fastif.candidates import Nearest, Neighbours, PartHolder, Parts, SharedIndex
+from fastif.candidates.parts import Ask
 from fastif.curvature import CurvatureOperator
 from fastif.data import Examples
-from fastif.distributed import Duties, Leader, Team, work
+from fastif.distributed import Duties, Leader, Team, share_of, work
 from fastif.keeping import Tensors, nothing_kept
 from fastif.pieces import Pieces
 from fastif.progress import Progress, offset, silent
@@ -54,13 +55,18 @@ class Scanner:
         self.leader = Leader(team, len(seen)) if team is not None and team.leads else None
 
     @contextmanager
-    def led(self, operator: CurvatureOperator) -> Iterator[bool]:
-        """Work as one of a team: within this context the leader asks, and gets True; others get False at the end."""
+    def led(self, operator: CurvatureOperator, nearest: Nearest | None = None) -> Iterator[bool]:
+        """Work as one of a team: within this context the leader asks, and gets True; others get False at the end.
+
+        `nearest` says how candidates are chosen, where every process holds a part of their index.
+        """
         if self._team is None:
             yield True
             return
         asked_for: dict[str, MakeOf] = {"scan": self._scored_for_leader, "keys": self._keys}
-        duties = Duties(operator, len(self._seen), asked_for, self._resources.working)
+        in_parts = nearest is not None and isinstance(nearest.index, SharedIndex)
+        of_shares = self._holding(nearest)[1] if nearest is not None and in_parts else {}
+        duties = Duties(operator, len(self._seen), asked_for, self._resources.working, of_shares)
         if self.leader is None:
             work(self._team, duties)
             yield False
@@ -118,11 +124,24 @@ class Scanner:
     def index(self, nearest: Nearest) -> Neighbours:
         """Return the index of the training data's keys, which every process of a team makes of its own examples."""
         how: dict[str, Any] = {"batch_size": self._batch_size, "progress": self._progress}
-        if self.leader is not None:
+        if isinstance(nearest.index, SharedIndex):
+            holder, duties = self._holding(nearest)
+            alone: Ask = lambda what, sent, **given: [duties[what](sent, **given)]  # noqa: E731 - a line says it
+            how["made"] = Parts(alone if self.leader is None else self.leader.of_each, holder, nearest.index)
+        elif self.leader is not None:
             asked = {"by": nearest.by, "features": nearest.features}
             made = self.leader.over_examples("keys", self._seen.everyone(), nothing_kept, {}, **asked)
             how["made"] = (part for _, (_, part) in made)
         return nearest.prepare(self._resources.model, self._seen, **how)
+
+    def _holding(self, nearest: Nearest) -> tuple[PartHolder, dict[str, MakeOf]]:
+        """Return this process's part of an index, and what it can be asked for of it."""
+        team, ids = self._team, self._seen.everyone()
+        mine = ids if team is None else share_of(team, self._seen).of(ids)
+        keys_of = nearest.keys_maker(self._resources.model, self._seen, batch_size=self._batch_size)
+        name = "part-0-of-1" if team is None else f"part-{team.rank}-of-{team.ranks}"
+        holder = PartHolder(nearest.index, mine, keys_of, name=name)
+        return holder, {"index": holder.build, "search": holder.search}
 
     def _keys(self, ids: Tensor, _: Tensors, *, by: Any, features: str | None) -> Tensors:
         """Return the keys of some examples, for the index of a team's leader."""

@@ -16,6 +16,7 @@ from torch import Tensor
 Block = dict[str, Tensor]  # of vectors.py
 
 CHUNKS, MOST_IN_A_CHUNK = 64, 8192
+FEW_CHUNKS, ENOUGH_IN_A_CHUNK = 16, 256  # a chunk of a few batches wastes little on short texts beside long ones
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Share:
     @property
     def chunk(self) -> int:
         """How many examples a chunk has, but for the last."""
-        return max(1, min(MOST_IN_A_CHUNK, -(-self.total // CHUNKS)))
+        many, few = (-(-self.total // chunks) for chunks in (CHUNKS, FEW_CHUNKS))
+        return max(1, min(MOST_IN_A_CHUNK, max(many, min(few, ENOUGH_IN_A_CHUNK))))
 
     def owners(self, ids: Tensor) -> Tensor:
         """Return the rank that holds each of these examples."""

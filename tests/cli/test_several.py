@@ -13,10 +13,16 @@ from fastif.cli.several import _without
 ROOT = Path(__file__).parents[2]
 
 
-def in_two(line: list[str]) -> "subprocess.CompletedProcess[str]":
+def started(line: list[str]) -> "subprocess.Popen[str]":
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
     program = [sys.executable, "-m", "fastif", *line, "--nproc", "2"]
-    return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def in_two(line: list[str]) -> "subprocess.CompletedProcess[str]":
+    process = started(line)
+    out, err = process.communicate(timeout=300)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def test_two_processes_of_one_command(folder: Path, tmp_path: Path) -> None:
@@ -25,6 +31,9 @@ def test_two_processes_of_one_command(folder: Path, tmp_path: Path) -> None:
     ended = in_two(line)
     assert ended.returncode == 0, ended.stderr
     assert "2 processes on 1 machine" in ended.stderr
+    assert "of states of the frozen layers" in ended.stderr
+    assert "To send:" in ended.stderr
+    assert ended.stderr.index("To send:") < ended.stderr.index("Written to")
     assert ended.stderr.count("Model:") == 1  # one process speaks
     seen, alone = (json.loads((each / "why" / "explanation.json").read_text()) for each in (tmp_path, folder))
     for mine, theirs in zip(seen["queries"], alone["queries"], strict=True):
@@ -35,6 +44,16 @@ def test_two_processes_of_one_command(folder: Path, tmp_path: Path) -> None:
     again = in_two(line)
     assert again.returncode == 0, again.stderr
     assert "finished run of the same request" in again.stderr
+
+
+def test_two_runs_at_once_do_not_fight_over_a_port(folder: Path, tmp_path: Path) -> None:
+    given = ["--train", str(folder / "train.csv"), "--query", str(folder / "query.csv")]
+    runs = [started(["explain", str(folder / "model"), *given, "-o", str(tmp_path / name)]) for name in ("one", "two")]
+    for run in runs:
+        _, err = run.communicate(timeout=300)
+        assert run.returncode == 0, err
+    one, two = ((tmp_path / name / "explanation.json").read_text() for name in ("one", "two"))
+    assert json.loads(one)["queries"] == json.loads(two)["queries"]
 
 
 def test_an_error_of_several_is_told_once_and_without_a_traceback(tmp_path: Path) -> None:

@@ -28,13 +28,24 @@ SOLVERS: dict[str, Any] = {
 }
 
 
-def problem(name: str, dtype: torch.dtype) -> tuple[Any, Any, Any]:
+small_disk: dict[int, str] = {}  # by rank, a place for states that has no room for them
+
+
+def problem(name: str, dtype: torch.dtype, device: str = "cpu") -> tuple[Any, Any, Any]:
     """Return a model, its training data and queries."""
     if name == "bert":
         from fastif.integrations.huggingface import TextClassifier
 
-        model = TextClassifier(tiny.module_of("bert", dtype=dtype), tiny.tokenizer_of("bert"))
-        train = model.examples(list(tiny.TEXTS) * 3, list(tiny.LABELS) * 3)
+        model = TextClassifier(tiny.module_of("bert", dtype=dtype).to(device), tiny.tokenizer_of("bert"))
+        turned = [
+            *tiny.TEXTS[1:],
+            tiny.TEXTS[0],
+        ]  # no text twice: which of two equals is nearer is a matter of rounding
+        texts = [
+            f"{one} {other}"
+            for one, other in [*zip(tiny.TEXTS, turned, strict=True), *zip(turned, tiny.TEXTS, strict=True)]
+        ]
+        train = model.examples([*tiny.TEXTS, *texts], list(tiny.LABELS) * 3)
         return model, train, model.examples(list(tiny.QUERIES), list(tiny.QUERY_LABELS))
     it = case(name, dtype)
     return model_of(it), it.train, it.queries
@@ -49,13 +60,24 @@ def main(asked: dict[str, Any]) -> None:
         "damping": 0.3,
         "candidates": fastif.Nearest(6, by=asked["nearest"]) if "nearest" in asked else "all",
     }
-    model, train, queries = problem(asked["case"], dtype)
+    device = asked.get("device", "cpu")
+    model, train, queries = problem(asked["case"], dtype, device)
     if "few" in asked:
         train = tuple(column[: asked["few"]] for column in train)
+    alone_options = dict(options)
+    if "shards" in asked:
+        from fastif.integrations.faiss_shards import FaissShards
+
+        index = FaissShards(
+            asked["shards"], "IVF2,Flat", probes=2, in_a_file=5
+        )  # looks everywhere, so that it is exact
+        options["candidates"] = fastif.Nearest(6, by=asked["nearest"], index=index)
     watch.LOST = asked.get("lost", watch.LOST)
+    if "small_disk" in asked:
+        small_disk[1] = asked["small_disk"]
     if "pause" in asked:
         slowed(asked["pause"], asked.get("fails"))
-    with Team.joined(torch.device("cpu")) as team:
+    with Team.joined(torch.device(device)) as team:
         if asked.get("store") and team.leads:
             with RunStore.begin(Path(asked["store"]), {"asked": "the same"}) as store:
                 seen = scored(model, train, queries, team, keep=store.piece, **options)
@@ -63,8 +85,8 @@ def main(asked: dict[str, Any]) -> None:
             seen = scored(model, train, queries, team, **options)
         if not team.leads:
             return
-        fresh = problem(asked["case"], dtype)[0]
-        alone = fastif.Explainer(fresh, train, **options).scores(queries)
+        fresh = problem(asked["case"], dtype, device)[0]
+        alone = fastif.Explainer(fresh, train, **alone_options).scores(queries)
         error = float((seen.values - alone.values).abs().max() / alone.values.abs().max())
         sent = {kind: [traffic.calls, traffic.bytes] for kind, traffic in team.sent.items()}
         parameters = sum(tensor.numel() for tensor in fresh.parameters.values())
@@ -87,7 +109,9 @@ def slowed(seconds: float, fails: int | None) -> None:
 
 def scored(model: Any, train: Any, queries: Any, team: Team, **options: Any) -> Any:
     """Return the scores, of the leader; None of the others."""
-    explainer = fastif.Explainer(model, train, team=team, prefix_cache=PrefixCache(), **options)
+    states = small_disk.get(team.rank)
+    cache = PrefixCache() if states is None else PrefixCache(memory=0, directory=states)
+    explainer = fastif.Explainer(model, train, team=team, prefix_cache=cache, **options)
     with explainer.led() as leads:
         return explainer.scores(queries) if leads else None
 

@@ -18,11 +18,15 @@ class Started:
     processes: list[subprocess.Popen[str]]
 
     def wait(self, seconds: float = 120) -> list[tuple[int, str, str]]:
-        """Return exit status, stdout and stderr of each."""
+        """Return exit status, stdout and stderr of each; none is left behind."""
         found = []
-        for process in self.processes:
-            out, err = process.communicate(timeout=seconds)
-            found.append((process.returncode, out, err))
+        try:
+            for process in self.processes:
+                out, err = process.communicate(timeout=seconds)
+                found.append((process.returncode, out, err))
+        finally:
+            for process in self.processes:
+                process.kill()
         return found
 
 

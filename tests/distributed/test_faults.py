@@ -1,7 +1,9 @@
 """A process that is killed or fails: the others end soon and name it, and what was finished is not done again."""
 
 import json
+import os
 import random
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -40,7 +42,8 @@ def killed_and_gone_on(store: Path, seed: int) -> dict[str, Any]:
     assert time.monotonic() - began < 60
     kept = finished(store)
     stamps = {name: (store / "parts" / name).stat().st_mtime_ns for name in kept}
-    ended = start(ranks, json.dumps({**ASKED, "store": str(store), "pause": 0.0})).wait()
+    again = {**ASKED, "store": str(store), "pause": 0.0, "lost": 15.0}  # nobody is to be missed here, however slow
+    ended = start(ranks, json.dumps(again)).wait()
     assert all(status == 0 for status, _, _ in ended), ended
     assert {name: (store / "parts" / name).stat().st_mtime_ns for name in kept} == stamps  # none was made again
     found: dict[str, Any] = json.loads(ended[0][1])
@@ -60,3 +63,19 @@ def test_a_process_that_fails_says_why_to_the_others() -> None:
     for rank in (0, 2):
         assert "rank 1" in ended[rank][2]
         assert "No space left on device" in ended[rank][2]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="a small disk is mounted by root alone")
+def test_a_full_disk_of_one_process_is_named(tmp_path: Path) -> None:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", str(tmp_path)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        asked = {"case": "bert", "solver": "identity", "small_disk": str(tmp_path)}
+        ended = start(2, json.dumps(asked)).wait()
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    assert all(status != 0 for status, _, _ in ended)
+    assert "No space left on device" in ended[1][2]
+    assert "rank 1" in ended[0][2]
+    assert "could not be written" in ended[0][2]

@@ -1,6 +1,7 @@
 """Several processes give the numbers of one, whatever their number and however uneven their shares."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +55,33 @@ def test_any_number_of_processes_gives_the_scores_of_one(asked: dict[str, Any], 
 @pytest.mark.parametrize("by", ["features", "head-gradient"])
 def test_candidates_of_a_team(by: str) -> None:
     assert compared(3, case="bert", solver="identity", nearest=by)["error"] < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("by", "ranks"),
+    [("features", 2), *(pytest.param("head-gradient", ranks, marks=pytest.mark.slow) for ranks in (1, 2, 3))],
+)
+def test_an_index_of_which_each_process_holds_a_part(by: str, ranks: int, tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    asked: dict[str, Any] = {"case": "bert", "solver": "identity", "nearest": by, "shards": str(tmp_path / "index")}
+    assert compared(ranks, **asked)["error"] < 1e-9
+    parts = [tmp_path / "index" / f"part-{rank}-of-{ranks}" for rank in range(ranks)]
+    held = [json.loads((part / "manifest.json").read_text())["counts"] for part in parts]
+    assert sum(map(sum, held)) == 30
+    if ranks > 1:
+        assert max(map(sum, held)) < 30
+    stamps = [file.stat().st_mtime_ns for file in sorted(tmp_path.rglob("*.index"))]
+    assert compared(ranks, **asked)["error"] < 1e-9
+    assert [file.stat().st_mtime_ns for file in sorted(tmp_path.rglob("*.index"))] == stamps  # found again
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("solver", ["identity", "cg", "paper"])
+def test_a_team_of_one_gpu_gives_the_scores_of_one_process(solver: str) -> None:
+    found = compared(1, case="bert", solver=solver, device="cuda")
+    assert found["error"] < 1e-9
+    assert found["sent"]
 
 
 def test_a_process_may_have_nothing_to_do() -> None:

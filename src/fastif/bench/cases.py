@@ -30,6 +30,7 @@ MOST_QUERIES = 400
 EXAMPLES = {
     "bert-base": MULTINLI,
     "minilm-sst2": 20_000,
+    "bert-mini": 2048,
     "tiny": 200,
     "mlp": 10_000,
     "cnn": 10_000,
@@ -109,6 +110,11 @@ def _bert_base(wanted: Wanted) -> Case:
     return _text_case("bert-base", model, wanted, "BERT, 12 layers of width 768, random weights")
 
 
+def _bert_mini(wanted: Wanted) -> Case:
+    model = TextClassifier(_bert(4, 256, 4, 5000).to(wanted.device), word_tokenizer(5000), freeze_layers=2)
+    return _text_case("bert-mini", model, wanted, "BERT, 4 layers of width 256, random weights")
+
+
 def _tiny(wanted: Wanted) -> Case:
     model = TextClassifier(_bert(3, 16, 2, 200).to(wanted.device), word_tokenizer(200), freeze_layers=1)
     return _text_case("tiny", model, wanted, "BERT, 3 layers of width 16, random weights")
@@ -155,6 +161,7 @@ def _small(name: str, setting: str) -> Callable[[Wanted], Case]:
 CASES: dict[str, Callable[[Wanted], Case]] = {
     "bert-base": _bert_base,
     "minilm-sst2": _minilm,
+    "bert-mini": _bert_mini,
     "tiny": _tiny,
     "mlp": _small("mlp", "MLP"),
     "cnn": _small("cnn", "CNN"),

@@ -114,6 +114,10 @@ def _rate(value: float | None) -> str:
     return "-" if value is None else f"{value / 1e6:.2f} M tokens/s"
 
 
+def _times(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}x"
+
+
 def _tokens(run: Run) -> float | None:
     return run["prefix"]["tokens_per_s"] if run["prefix"] else None
 
@@ -122,6 +126,19 @@ def _fidelity(name: str) -> Callable[[Run], float | None]:
     return lambda run: run["fidelity"]["same_states"][name]
 
 
+def _two_processes(stage: str) -> Callable[[Run], float | None]:
+    """Return a finder of the speed-up of a stage with two processes of one thread each."""
+    return _row("speed_up", processes=2, stage=stage)
+
+
+def _team_of_one(run: Run) -> float | None:
+    """Return by how much the stage that suffers most is slower in a team of one than with no team."""
+    found = [1 / row["speed_up"] for row in _rows(run, processes=1, team=True)]
+    return max(found) if found and "CPU" not in run["environment"]["hardware"] else None
+
+
+SCALING = ("scaling", "bert-mini")
+TWO = "2 processes of one thread over 1, CPU: "
 SCAN, QUERIES, PAPER = ("scan", "bert-base"), ("queries", "bert-base"), ("paper", "bert-base")
 CPU = ("queries", "minilm-sst2")
 ALL = "all examples"
@@ -153,6 +170,10 @@ GOALS = (
     Goal(f"{SMALL}two stages, against naive scores", CPU, _on_cpu(_two_stages), ratio, 50, more=True),
     Goal(f"{SMALL}64 queries, against naive scores", CPU,
          _on_cpu(_row("ratio_to_naive_scores", queries=64, way=ALL)), ratio, 60, more=True),
+    Goal(f"{TWO}scoring", SCALING, _two_processes("scoring"), _times, 1.8, more=True),
+    Goal(f"{TWO}repeats of LiSSA", SCALING, _two_processes("LiSSA repeats"), _times, 1.8, more=True),
+    Goal("BERT-base, one GPU: a team of one over no team, the slowest stage", ("scaling", "bert-base"), _team_of_one,
+         _times, 1.05),
 )  # fmt: skip
 
 

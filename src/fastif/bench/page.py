@@ -1,4 +1,4 @@
-"""docs/benchmarks.md, made from the files of figures in docs/benchmarks: `fastif bench page`.
+"""docs/benchmarks.md and docs/scaling.md, made from the files of figures in docs/benchmarks: `fastif bench page`.
 
 Each file holds one run as its command wrote it. A text file of the same name (`scan-h200.txt` beside
 `scan-h200.json`) is put below its table: what a profile showed, what is missing to a goal. Knows files and tables, and
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fastif.bench.goals import goals_table
+from fastif.bench.scaling import page as scaling_page
 from fastif.errors import StoredFileError
 from fastif.files import replacing
 
@@ -23,6 +24,7 @@ TITLES = {
     "explorer": "The explorer in a browser",
     "peers": "Other libraries",
 }
+ELSEWHERE = ("scaling", "index")  # on the page docs/scaling.md
 INTRODUCTION = """# Benchmarks
 
 <!-- Made by `fastif bench page` from the files in docs/benchmarks. Do not edit: measure again, and make it anew. -->
@@ -36,7 +38,7 @@ NOTHING = "No figures are here yet: run `fastif bench scan --out docs/benchmarks
 
 def make_page(directory: Path) -> str:
     """Return the page of all figures in a directory."""
-    runs = [(path, read_run(path)) for path in sorted(directory.glob("*.json"))]
+    runs = read_runs(directory)
     parts = [INTRODUCTION]
     goals = goals_table([run for _, run in runs])
     if goals:
@@ -53,13 +55,18 @@ def make_page(directory: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def read_runs(directory: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Read all files of figures in a directory."""
+    return [(path, read_run(path)) for path in sorted(directory.glob("*.json"))]
+
+
 def read_run(path: Path) -> dict[str, Any]:
     """Read a file of figures."""
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoredFileError(f"{path} could not be read as figures: {error}. Measure again, or remove it.") from error
-    if not isinstance(run, dict) or run.get("bench") not in TITLES:
+    if not isinstance(run, dict) or run.get("bench") not in (*TITLES, *ELSEWHERE):
         raise StoredFileError(f"{path} was not written by fastif bench: it names no benchmark. Remove it from there.")
     return run
 
@@ -91,6 +98,9 @@ def _module(bench: str) -> Any:
 
 
 def write_page(directory: Path, page: Path) -> None:
-    """Write the page."""
-    with replacing(page) as temporary:
-        temporary.write_text(make_page(directory), encoding="utf-8")
+    """Write the page, and beside it that of scaling, where that was measured."""
+    scaling = scaling_page.make_page(read_runs(directory))
+    for file, text in ((page, make_page(directory)), (page.with_name("scaling.md"), scaling)):
+        if text is not None:
+            with replacing(file) as temporary:
+                temporary.write_text(text, encoding="utf-8")

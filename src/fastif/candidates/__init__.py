@@ -5,6 +5,7 @@ from fastif.candidates.given import candidate_ids
 from fastif.candidates.index import BuiltIndex, ExactIndex, Index
 from fastif.candidates.keys import Features, HeadGradients, Keys
 from fastif.candidates.nearest import Candidates, Nearest, Neighbours
+from fastif.candidates.parts import IndexPart, PartHolder, Parts, SharedIndex
 from fastif.candidates.selection import PerQuery, SameForAll, Selection
 
 __all__ = [
@@ -14,12 +15,16 @@ __all__ = [
     "Features",
     "HeadGradients",
     "Index",
+    "IndexPart",
     "Keys",
     "Nearest",
     "Neighbours",
+    "PartHolder",
+    "Parts",
     "PerQuery",
     "SameForAll",
     "Selection",
+    "SharedIndex",
     "StrongestOnly",
     "candidate_ids",
 ]

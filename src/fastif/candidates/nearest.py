@@ -14,6 +14,7 @@ from torch import Tensor
 from fastif.batch import Batch
 from fastif.candidates.index import BuiltIndex, ExactIndex, Index
 from fastif.candidates.keys import Features, HeadGradients, Keys
+from fastif.candidates.parts import KeysOf, Parts
 from fastif.candidates.probe import Probe
 from fastif.candidates.recall import sample_size
 from fastif.candidates.selection import PerQuery
@@ -82,17 +83,30 @@ class Nearest:
         *,
         batch_size: int = 256,
         progress: Progress = silent,
-        made: Iterable[Tensors] | None = None,
+        made: Iterable[Tensors] | Parts | None = None,
     ) -> "Neighbours":
-        """Read the keys of the training data and build the index of them, in one pass; or of keys `made` elsewhere."""
+        """Read the keys of the training data and build the index of them, in one pass; or of keys `made` elsewhere.
+
+        `made` may also be an index that several processes hold in parts.
+        """
         how: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "made": made}
         return Neighbours(self, model, Examples.of(train, "train"), **how)
 
     def keys_of(self, model: TorchModel, train: Examples, ids: Tensor, *, batch_size: int) -> Tensors:
         """Return the keys of some training examples, as tensors that another process can make an index of."""
+        return {
+            name: value.cpu() for name, value in vars(self.keys_maker(model, train, batch_size=batch_size)(ids)).items()
+        }
+
+    def keys_maker(self, model: TorchModel, train: Examples, *, batch_size: int) -> KeysOf:
+        """Return what makes the keys of the examples with given numbers."""
         maker = _KeyMaker(self, model, train)
-        parts = [vars(maker.key(model.place(batch), model.losses)) for batch in train.batches(batch_size, ids)]
-        return {name: torch.cat([part[name] for part in parts]).cpu() for name in parts[0]}
+
+        def keys_of(ids: Tensor) -> Keys:
+            parts = [vars(maker.key(model.place(batch), model.losses)) for batch in train.batches(batch_size, ids)]
+            return maker.again({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+
+        return keys_of
 
 
 Candidates = str | Sequence[int] | Tensor | Nearest
@@ -109,13 +123,17 @@ class Neighbours:
         *,
         batch_size: int,
         progress: Progress,
-        made: Iterable[Tensors] | None = None,
+        made: Iterable[Tensors] | Parts | None = None,
     ) -> None:
         self._nearest = nearest
         self._model = model
         self._maker = _KeyMaker(nearest, model, train)
-        keys = self._keys(train, batch_size, progress) if made is None else map(self._maker.again, made)
-        self.index: BuiltIndex = (nearest.index or ExactIndex()).build(keys)
+        self.index: BuiltIndex
+        if isinstance(made, Parts):
+            self.index = made
+        else:
+            keys = self._keys(train, batch_size, progress) if made is None else map(self._maker.again, made)
+            self.index = (nearest.index or ExactIndex()).build(keys)
         if len(self.index) != len(train):
             raise DataError(
                 f"the index holds {len(self.index)} examples, but there are {len(train)} training examples: it was "

@@ -18,6 +18,7 @@ from fastif.cli import (
     audit,
     augment,
     bench,
+    bench_scaling,
     correct,
     demo,
     doctor,
@@ -67,6 +68,8 @@ app.command("simulate", epilog=simulate.EPILOG)(simulate.simulate)
 app.command("recall", epilog=recall.EPILOG)(recall.recall)
 app.command("tradeoff", epilog=tradeoff.EPILOG)(tradeoff.tradeoff)
 app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
+bench.app.command("scaling")(bench_scaling.scaling)
+bench.app.command("index")(bench_scaling.index)
 app.add_typer(bench.app, name="bench")
 
 

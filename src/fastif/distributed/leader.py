@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fastif import vectors
@@ -61,7 +62,9 @@ class Leader:
         found = [_found(keep, each) for each in names]
         missing = [number for number, each in enumerate(found) if each is None]
         if missing:
-            self._team.tell({"do": what, "missing": missing, "given": given}, {"ids": ids, **tensors})
+            # all examples are known by their number: their 8 bytes each would be the most of what is sent
+            asked = {} if torch.equal(ids, torch.arange(self._total)) else {worker.IDS: ids}
+            self._team.tell({"do": what, "missing": missing, "given": given}, {**asked, **tensors})
         make = self._duties.of_examples[what]
         done = 0
         for number, (owner, positions) in enumerate(chunks):
@@ -73,12 +76,19 @@ class Leader:
             done += len(positions)
             yield done, (positions, part)
 
+    def of_each(self, what: str, tensors: Tensors, **given: Any) -> list[Tensors]:
+        """Return what each process makes of all that it holds, by rank."""
+        assert self._duties is not None
+        self._team.tell({"do": what, "given": given}, tensors)
+        mine = self._duties.of_shares[what](tensors, **given)
+        return [mine if rank == self._team.rank else self._team.take(rank) for rank in range(self._team.ranks)]
+
     def _introduced(self, operator: CurvatureOperator) -> str:
         """Return the name of an operator, which the others are told of once."""
         whole = operator.examples == len(operator.data)
         name = "all" if whole else content_sha256({"ids": operator.ids})
         if name not in self._known:
-            self._team.tell({"do": "operator", "name": name}, None if whole else {"ids": operator.ids})
+            self._team.tell({"do": "operator", "name": name}, None if whole else {worker.IDS: operator.ids})
             self._known.add(name)
         return name
 

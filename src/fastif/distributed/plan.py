@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 
+import torch
+
 from fastif import vectors
 from fastif.data import Examples
 from fastif.distributed.team import Team
+from fastif.evaluation import differentiated_once
 from fastif.model import TorchModel
+from fastif.prefix import PrefixModel
 from fastif.shares import Share
 
 
@@ -14,16 +18,29 @@ def told(team: Team, model: TorchModel, train: Examples, queries: int) -> Iterat
     held = [
         int((Share(rank, team.ranks, len(train)).owners(train.everyone()) == rank).sum()) for rank in range(team.ranks)
     ]
+    states = _state_bytes(model, train)
+    kept = "" if not states else f", with {_bytes(states * max(held))} of states of the frozen layers"
     hosts = sorted(set(team.watch.hosts))
     yield (
         f"{team.ranks} processes on {len(hosts)} machine{'s' if len(hosts) > 1 else ''} ({', '.join(hosts)}). Each "
-        f"holds {min(held):,} to {max(held):,} of {len(train):,} training examples, and scores those."
+        f"holds {min(held):,} to {max(held):,} of {len(train):,} training examples{kept}, and scores those."
     )
     size = vectors.size(model.parameters) * next(iter(model.parameters.values())).element_size()
     yield (
         f"To send: {_bytes(size)} for each vector of a product with the curvature, there and back; {_bytes(size)} for a"
         f" query to be scored; {_bytes(4 * queries * (len(train) - held[0]))} of scores to rank 0."
     )
+
+
+def _state_bytes(model: TorchModel, train: Examples) -> float:
+    """Return the bytes of the states of a mean example; none where no layer is frozen."""
+    if not isinstance(model, PrefixModel) or model.prefix is None:
+        return 0.0
+    with torch.no_grad(), differentiated_once():
+        first = model.encode(model.place(train.batch([0])))
+    if train.lengths is None:
+        return float(first.nbytes)
+    return first.nbytes / first.shape[1] * float(train.lengths.double().mean())
 
 
 def _bytes(count: float) -> str:

@@ -1,14 +1,16 @@
 """Team: this process among others, and the few ways in which they talk.
 
 A message is a line of JSON and some tensors, from the leader to all; sums go to all; a result goes to the leader.
-Counted in `sent`, by kind: calls, and bytes of the tensors as they are (what a link carries for one is a matter of
-the algorithm: docs/scaling.md). Knows torch.distributed, and nothing of what is computed.
+Counted in `sent`, by kind: calls, bytes of the tensors as they are (what a link carries for one is a matter of the
+algorithm: docs/scaling.md), and the seconds that the calls took, in which one waits for slower processes too. Knows
+torch.distributed, and nothing of what is computed.
 """
 
 import contextlib
 import json
 import os
 import socket
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,16 +26,18 @@ from fastif.errors import ConfigurationError, RankError
 from fastif.keeping import Tensors
 
 LONGEST = timedelta(hours=24)  # a call may wait for a slow process; that one is alive is known from its watch
+MESSAGES = "messages"  # lines of words, too short to be worth counting in bytes
 END = "end"  # what is to be done when nothing is
 PATIENCE = 30.0  # seconds in which the reason of a broken connection is looked for
 
 
 @dataclass
 class Traffic:
-    """How often something was sent, and how many bytes the tensors had."""
+    """How often something was sent, how many bytes the tensors had, and how long the calls took."""
 
     calls: int = 0
     bytes: int = 0
+    seconds: float = 0.0
 
 
 class Team:
@@ -80,8 +84,8 @@ class Team:
         """Say something to all others."""
         tensors = tensors or {}
         line = _line({"what": what, "forms": _forms(tensors)})
-        self._broadcast(torch.tensor([len(line)]), "message")
-        self._broadcast(line, "message")
+        self._broadcast(torch.tensor([len(line)]), MESSAGES)
+        self._broadcast(line, MESSAGES)
         for tensor in tensors.values():
             self._broadcast(tensor.contiguous(), str(what["do"]))
 
@@ -92,9 +96,9 @@ class Team:
     def hear(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Wait for what the leader says next."""
         length = torch.zeros(1, dtype=torch.int64)
-        self._broadcast(length, "message")
+        self._broadcast(length, MESSAGES)
         line = torch.zeros(int(length), dtype=torch.uint8)
-        self._broadcast(line, "message")
+        self._broadcast(line, MESSAGES)
         said = json.loads(line.numpy().tobytes())
         tensors = self._empty(said["forms"])
         for tensor in tensors.values():
@@ -103,8 +107,7 @@ class Team:
 
     def sum(self, tensor: Tensor, kind: str) -> None:
         """Make a tensor the sum of those of all processes, in place: one all-reduce."""
-        self._count(f"{kind}: all-reduce", tensor)
-        with self._explained():
+        with self._counted(f"{kind}: all-reduce", tensor):
             dist.all_reduce(tensor)
 
     def give(self, made: Tensors) -> list["_Sending"]:
@@ -114,20 +117,21 @@ class Team:
             parts = [torch.tensor([len(line)]), line, *(tensor.contiguous() for tensor in made.values())]
             sending = [_Sending(self, part, dist.isend(part, 0)) for part in parts]
         for tensor in made.values():
-            self._count("results", tensor)
+            self.sent["results"].calls += 1
+            self.sent["results"].bytes += tensor.nbytes
         return sending
 
     def take(self, rank: int) -> Tensors:
         """Wait for a result of another process."""
-        with self._explained():
+        with self._counted(MESSAGES):
             length = torch.zeros(1, dtype=torch.int64)
             dist.recv(length, rank)
             line = torch.zeros(int(length), dtype=torch.uint8)
             dist.recv(line, rank)
-            tensors = self._empty(json.loads(line.numpy().tobytes()))
-            for tensor in tensors.values():
+        tensors = self._empty(json.loads(line.numpy().tobytes()))
+        for tensor in tensors.values():
+            with self._counted("results", tensor):
                 dist.recv(tensor, rank)
-                self._count("results", tensor)
         return tensors
 
     def _empty(self, forms: dict[str, Any]) -> Tensors:
@@ -138,14 +142,19 @@ class Team:
         }
 
     def _broadcast(self, tensor: Tensor, kind: str) -> None:
-        if kind != "message":
-            self._count(f"{kind}: broadcast", tensor)
-        with self._explained():
+        with self._counted(MESSAGES) if kind == MESSAGES else self._counted(f"{kind}: broadcast", tensor):
             dist.broadcast(tensor, 0)
 
-    def _count(self, kind: str, tensor: Tensor) -> None:
-        self.sent[kind].calls += 1
-        self.sent[kind].bytes += tensor.nbytes
+    @contextlib.contextmanager
+    def _counted(self, kind: str, tensor: Tensor | None = None) -> Iterator[None]:
+        """Within this context something is sent or waited for: count it, and explain a connection that breaks."""
+        began = time.perf_counter()
+        with self._explained():
+            yield
+        traffic = self.sent[kind]
+        traffic.calls += 1
+        traffic.bytes += 0 if tensor is None else tensor.nbytes
+        traffic.seconds += time.perf_counter() - began
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

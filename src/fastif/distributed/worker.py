@@ -6,8 +6,10 @@ worked on; not why.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from fastif import vectors
 from fastif.curvature import CurvatureOperator, Way
@@ -21,6 +23,7 @@ from fastif.solvers.lissa import LiSSA, PreparedLiSSA
 from fastif.solvers.paper_lissa import PaperLiSSA, PreparedPaperLiSSA
 from fastif.vectors import Block
 
+IDS = "ids"  # of examples, where something is asked for of these alone
 MakeOf = Callable[..., Tensors]  # (ids of some examples, tensors that were sent, further words) -> what is made of them
 
 
@@ -32,6 +35,7 @@ class Duties:
         operator: the curvature over the whole data.
         examples: how many training examples there are.
         of_examples: by name, what is made of examples.
+        of_shares: by name, what each process makes of all that it holds.
         working: a context to work in.
     """
 
@@ -39,6 +43,7 @@ class Duties:
     examples: int
     of_examples: dict[str, MakeOf]
     working: Callable[[], AbstractContextManager[None]]
+    of_shares: dict[str, MakeOf] = field(default_factory=dict)
 
 
 def share_of(team: Team, data: Examples) -> Share:
@@ -106,12 +111,15 @@ class _Worker:
         """Do what the leader said, with the tensors that it sent."""
         if said["do"] == "operator":
             whole = self._duties.operator
-            self._operators[said["name"]] = whole.over(sent["ids"]) if "ids" in sent else whole
+            self._operators[said["name"]] = whole.over(sent[IDS]) if IDS in sent else whole
         elif said["do"] == "product":
             product(self._team, self._operators[said["operator"]], said["way"], self._block(sent))
         elif said["do"] == "repeats":
             knobs = {"LiSSA": LiSSA, "PaperLiSSA": PaperLiSSA}[said["solver"]](**said["knobs"])
             self._repeats(knobs, self._operators[said["operator"]], self._block(sent), said["given"])
+        elif said["do"] in self._duties.of_shares:
+            for each in self._team.give(self._duties.of_shares[said["do"]](sent, **said["given"])):
+                each.wait()
         else:
             self._make_of_examples(said, sent)
 
@@ -119,10 +127,11 @@ class _Worker:
         """Make what is missing of this process's chunks, and send each as soon as it is made."""
         make, missing = self._duties.of_examples[said["do"]], set(said["missing"])
         waiting: list[Any] = []
+        ids = sent[IDS] if IDS in sent else torch.arange(self._duties.examples)
         share = Share(self._team.rank, self._team.ranks, self._duties.examples)
-        for number, (owner, positions) in enumerate(share.chunks(sent["ids"])):
+        for number, (owner, positions) in enumerate(share.chunks(ids)):
             if owner == self._team.rank and number in missing:
-                waiting += self._team.give(make(sent["ids"][positions], sent, **said["given"]))
+                waiting += self._team.give(make(ids[positions], sent, **said["given"]))
         for each in waiting:
             each.wait()
 

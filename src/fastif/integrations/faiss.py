@@ -69,7 +69,7 @@ class FaissIndex:
                 continue
             if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
                 raise ConfigurationError(f"{name} must be a whole number of at least 1, not {value!r}.")
-        _faiss()  # better missed now than after a pass over the data
+        faiss_module()  # better missed now than after a pass over the data
 
     def build(self, keys: Iterable[Keys]) -> BuiltFaissIndex:
         """Train the index where it needs that, and add all keys.
@@ -78,20 +78,20 @@ class FaissIndex:
         """
         chunks = iter(keys)
         chunk = next(chunks)
-        first = _rows(chunk)
-        index = self._made(first.shape[1], chunk.two_sided)
+        first = rows_of(chunk)
+        index = self.made(first.shape[1], chunk.two_sided)
         if index.is_trained:
             index.add(first)
             for chunk in chunks:
-                index.add(_rows(chunk))
+                index.add(rows_of(chunk))
         else:
             with tempfile.TemporaryFile() as stream:
                 stream.write(first.tobytes())
                 for chunk in chunks:
-                    stream.write(_rows(chunk).tobytes())
+                    stream.write(rows_of(chunk).tobytes())
                 stream.flush()
                 everything: Rows = np.memmap(stream, np.float32, "r").reshape(-1, first.shape[1])
-                self._train(index, everything)
+                self.learn(index, everything)
                 for start in range(0, len(everything), self.training):
                     index.add(np.ascontiguousarray(everything[start : start + self.training]))
                 del everything
@@ -105,7 +105,7 @@ class FaissIndex:
                 if (file.metadata() or {}).get("format") != FORMAT:
                     raise StoredFileError(f"{path} holds no index of fastif: its format is not {FORMAT!r}.")
                 stored, first = file.get_tensor("index").numpy(), file.get_tensor("first").numpy()
-            return BuiltFaissIndex(_faiss().deserialize_index(stored), first)
+            return BuiltFaissIndex(faiss_module().deserialize_index(stored), first)
         except FileNotFoundError as error:
             raise StoredFileError(f"{path} is missing: there is no such index.") from error
         except (OSError, SafetensorError, RuntimeError) as error:
@@ -115,8 +115,9 @@ class FaissIndex:
                 f"{path} cannot be read as an index, so it is damaged or of another kind: {error}"
             ) from error
 
-    def _made(self, size: int, two_sided: bool) -> Any:
-        faiss = _faiss()
+    def made(self, size: int, two_sided: bool) -> Any:
+        """Return an index of faiss that has learned nothing yet."""
+        faiss = faiss_module()
         metric = faiss.METRIC_INNER_PRODUCT if two_sided else faiss.METRIC_L2
         try:
             index = faiss.index_factory(size, self.factory, metric)
@@ -129,7 +130,8 @@ class FaissIndex:
             lists.nprobe = min(lists.nlist, self.probes or max(1, lists.nlist // 10))
         return index
 
-    def _train(self, index: Any, everything: Rows) -> None:
+    def learn(self, index: Any, everything: Rows) -> None:
+        """Let an index learn its lists and codes from some of these."""
         count = min(len(everything), self.training)
         chosen = np.random.default_rng(0).choice(len(everything), count, replace=False)
         chosen.sort()
@@ -154,7 +156,7 @@ class BuiltFaissIndex:
 
     def build(self, keys: Iterable[Keys]) -> BuiltFaissIndex:
         """Return this index, if the first of the keys are those that it was made of: it need not be built again."""
-        rows = _rows(next(iter(keys)))[: len(self._first)]
+        rows = rows_of(next(iter(keys)))[: len(self._first)]
         same = rows.shape == self._first.shape and np.allclose(rows, self._first, rtol=1e-3, atol=1e-5)
         if not same:
             raise DataError(
@@ -165,7 +167,7 @@ class BuiltFaissIndex:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to one file, whole or not at all."""
-        stored = torch.from_numpy(_faiss().serialize_index(self._index))
+        stored = torch.from_numpy(faiss_module().serialize_index(self._index))
         try:
             with replacing(Path(path)) as temporary:
                 save_file({"index": stored, "first": torch.from_numpy(self._first)}, temporary, {"format": FORMAT})
@@ -174,7 +176,7 @@ class BuiltFaissIndex:
 
     def search(self, queries: Keys, k: int) -> Tensor:
         """Return the numbers of k keys for each query, as `fastif.candidates.BuiltIndex` says."""
-        rows = _rows(queries)
+        rows = rows_of(queries)
         if rows.shape[1] != self._index.d:
             raise DataError(f"the index is of vectors of {self._index.d} numbers; the queries have {rows.shape[1]}.")
         if not queries.two_sided:
@@ -190,7 +192,7 @@ class BuiltFaissIndex:
     def _closest(self, rows: Rows, k: int) -> NDArray[np.int64]:
         """Return the numbers of the k closest, the closest first, of equally close ones the smaller first."""
         closeness, ids = self._index.search(rows, k)
-        lists = _faiss().try_extract_index_ivf(self._index)
+        lists = faiss_module().try_extract_index_ivf(self._index)
         probes = None if lists is None else lists.nprobe
         try:
             while lists is not None and (ids < 0).any() and lists.nprobe < lists.nlist:
@@ -203,18 +205,20 @@ class BuiltFaissIndex:
             raise DataError(
                 f"this index of faiss finds fewer than {k} examples for some query. Ask for fewer, or use 'Flat'."
             )
-        is_product = self._index.metric_type == _faiss().METRIC_INNER_PRODUCT
+        is_product = self._index.metric_type == faiss_module().METRIC_INNER_PRODUCT
         order = np.lexsort((ids, -closeness if is_product else closeness), axis=1)
         found: NDArray[np.int64] = np.take_along_axis(ids, order, axis=1).astype(np.int64)
         return found
 
 
-def _rows(keys: Keys) -> Rows:
+def rows_of(keys: Keys) -> Rows:
+    """Return the vectors of keys as faiss wants them."""
     rows: Rows = np.ascontiguousarray(keys.vectors().detach().cpu().numpy(), dtype=np.float32)
     return rows
 
 
-def _faiss() -> Any:
+def faiss_module() -> Any:
+    """Return faiss, or say how to get it."""
     try:
         with warnings.catch_warnings():
             # of the generator that faiss's bindings are made with, in some of its versions

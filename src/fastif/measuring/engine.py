@@ -1,7 +1,7 @@
 """How the library is used where it is measured: explainers with the settings of a run, a clock, memory at its peak.
 
 The only file of benchmarks and experiments that looks behind the public face (`operator_of`, `solver_of`, `seen_by`,
-`working`), so that parts can be timed apart.
+`scanner_of`, `working`), so that parts can be timed apart.
 """
 
 import time
@@ -20,6 +20,7 @@ from fastif.explanation import Explanation
 from fastif.measuring.case import Case
 from fastif.precision import Precision
 from fastif.prefix import PrefixCache
+from fastif.scanning import Scanner
 from fastif.solvers import PreparedSolver, Solution
 from fastif.vectors import Block
 
@@ -143,6 +144,11 @@ def solver_of(explainer: fastif.Explainer) -> PreparedSolver:
 def seen_by(explainer: fastif.Explainer) -> Examples:
     """Return the training data as an explainer sees it: with stored states, where it keeps any."""
     return explainer._seen
+
+
+def scanner_of(explainer: fastif.Explainer) -> Scanner:
+    """Return what scores the training data of an explainer."""
+    return explainer._scanner
 
 
 def working(explainer: fastif.Explainer) -> AbstractContextManager[None]:
