@@ -1,4 +1,7 @@
-"""`fastif reproduce`: the paper's experiments, each from one command, in a directory that can be gone on with."""
+"""`fastif reproduce`: the paper's experiments, each from one command, in a directory that can be gone on with.
+
+`fastif reproduce page` tells what became of the paper's claims.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +13,12 @@ from fastif.cli import options
 from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.loading import pick_device
 from fastif.cli.options import Dtype
+from fastif.errors import ConfigurationError
 
-EPILOG = "Example: fastif reproduce recall --scale small -o out/paper"
+EPILOG = (
+    "Examples: fastif reproduce recall --scale small -o out/paper; fastif reproduce page out/paper -o docs/paper.md"
+)
+PAGE = "page"
 
 
 def reproduce(
@@ -19,12 +26,23 @@ def reproduce(
         str,
         typer.Argument(
             help="table1, recall, hvp, correlations, retraining, simulatability, visualization, correction-mnli, "
-            "augmentation-hans, augmentation-anli, amazon, or all."
+            "augmentation-hans, augmentation-anli, amazon, or all. page: the paper's claims and what became of them, "
+            "from finished results."
         ),
     ],
     out: Annotated[
-        Path, typer.Option("-o", "--out", help="Directory of models and results; goes on with what is there.")
+        Path,
+        typer.Option(
+            "-o",
+            "--out",
+            help="Directory of models and results; goes on with what is there. For page: the page, such as "
+            "docs/paper.md; figures and numbers go into the directory of that name.",
+        ),
     ],
+    results: Annotated[
+        Path | None,
+        typer.Argument(help="For page: the directory of finished experiments; without it, what was published before."),
+    ] = None,
     scale: Annotated[
         str,
         typer.Option(
@@ -47,6 +65,10 @@ def reproduce(
     Real data is read from the directory that FASTIF_DATA names, or from the hub where there is a network. Killed and
     given once more, the command goes on; given after the end, it draws anew.
     """
+    if name == PAGE:
+        return _page(out, results, as_json=as_json)
+    if results is not None:
+        raise ConfigurationError(f"{results} is not asked for: only `fastif reproduce page` reads finished results.")
     from fastif.paper.experiments import ALL, find
     from fastif.paper.harness import Laboratory
     from fastif.paper.settings import settings_for
@@ -74,6 +96,24 @@ def reproduce(
     for outcome in failed:
         note(f"Failed: {outcome.name}: {outcome.error}")
     return 1 if failed else 0
+
+
+def _page(page: Path, results: Path | None, *, as_json: bool) -> int:
+    from fastif.paper.page import verdicts_as_json, write_page
+
+    if page.suffix != ".md":
+        raise ConfigurationError(f"-o {page} must be the file of a page, and end in .md: -o docs/paper.md.")
+    published = write_page(page, results)
+    if published:
+        note(f"Published: {', '.join(published)}")
+    verdicts = verdicts_as_json(page.with_suffix(""))
+    if as_json:
+        print_json({"page": str(page), "published": published, "claims": verdicts})
+    else:
+        for number, each in enumerate(verdicts, start=1):
+            OUT.print(f"{number:>2}  {each['outcome']:<16}  {each['words']}", markup=False)
+    note(f"Written to {page}")
+    return 0
 
 
 def _as_json(outcome: Any) -> dict[str, Any]:

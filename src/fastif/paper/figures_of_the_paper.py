@@ -35,6 +35,21 @@ TABLE_1_EXAMPLES = 392_702  # MultiNLI, "about 390K examples" (Introduction)
 
 
 @dataclass(frozen=True)
+class Claim:
+    """What the paper says in words, and where."""
+
+    words: str
+    where: str
+
+
+SPEED = 80  # "more than 80 times faster than the original influence functions"
+SPEED_CLAIM = Claim(
+    "kNN, the fast s_test and four GPUs answer a query more than 80 times faster than the original", "Section 5.1"
+)
+SPEED_ON_ONE_CLAIM = Claim("kNN and the fast s_test alone, on one GPU, are 38 times faster", "Table 1")
+
+
+@dataclass(frozen=True)
 class Agreement:
     """A row of the appendix table of correlations: mean and deviation in per cent, over 20 evaluation points."""
 
@@ -50,13 +65,10 @@ CORRELATIONS: dict[str, Agreement] = {
     "fast, smaller against larger k": Agreement((99.9, 0.18), (99.6, 0.75), (96.6, 2.35)),
 }
 
-
-@dataclass(frozen=True)
-class Claim:
-    """What the paper says in words, and where."""
-
-    words: str
-    where: str
+LEAST_CORRELATION = 95.0
+CORRELATION_CLAIM = Claim(
+    "fast influence values correlate with full ones at more than 95 %, on the retrieved points", "Section 5.4, Table 2"
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,13 @@ class Share:
 
 # Section "Recall of kNN": "close to 60 % with k = 5e4, and 20 % with k = 5e3 ... random selection 15 % and 1.5 %"
 RECALL = (Share(5000, 0.20, 0.015), Share(50_000, 0.60, 0.15))
+CHANCE_CLAIM = Claim(
+    "kNN is useful to find influential points: its recall is above chance", "Section 5.2, Figure 3 (a)"
+)
+LEVEL_CLAIM = Claim(
+    "recall of the most influential points is 20 % with 1.3 % of the training set, and close to 60 % with 12.7 %",
+    "Section 5.2",
+)
 RECALL_CLAIM = Claim(
     "recall of harmful points is higher than of helpful ones where predictions are right, and lower where they are not",
     "Section 5.2, Figure 3 (a)",
@@ -132,6 +151,13 @@ SLICE_CORRELATIONS: dict[tuple[str, str], tuple[float, int]] = {
     ("constituent", "MNLI"): (0.67, 13_972),
     ("MNLI", "MNLI"): (1.00, 72_324),
 }
+EDGES_CLAIM = Claim(
+    "on wrong predictions act few strong helpful training points and many weak harmful ones",
+    "Section 6.2, left half of Figure 5",
+)
+SLICES_CLAIM = Claim(
+    "training points that act on one slice act on the others alike", "Section 6.2, table of the appendix"
+)
 VISUALIZATION_CLAIM = Claim(
     "training points of lexical overlap are the most influential on all slices of HANS",
     "Section 6.2, right half of Figure 5",
@@ -151,6 +177,20 @@ GAINS: dict[str, Gain] = {
     "correction-mnli": Gain(5.8, 2.5, "Section 6.3, Figure 6 (a)"),
     "augmentation-hans": Gain(5.9, 2.8, "Section 6.3, Figure 6 (b)"),
     "augmentation-anli": Gain(2.7, 1.7, "Section 6.3, Figure 7 (c)"),
+}
+GAIN_CLAIMS: dict[str, Claim] = {
+    "correction-mnli": Claim(
+        "on HANS, steps on helpful points of its own training data gain more than on random points and on the anchors",
+        GAINS["correction-mnli"].where,
+    ),
+    "augmentation-hans": Claim(
+        "on HANS, steps on helpful points of HANS gain more than on random points and on the anchors",
+        GAINS["augmentation-hans"].where,
+    ),
+    "augmentation-anli": Claim(
+        "on ANLI, steps on helpful points of ANLI gain more than on random points and on the anchors",
+        GAINS["augmentation-anli"].where,
+    ),
 }
 CORRECTION_CLAIMS: dict[str, tuple[Claim, ...]] = {
     "correction-mnli": (

@@ -9,7 +9,7 @@ Knows what an experiment is, and none of them.
 
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -166,7 +166,7 @@ class Laboratory:
         store.add_json(RESULT, {**about, "result": result})
 
     def _present(self, experiment: Experiment, store: RunStore, result: dict[str, Any]) -> str:
-        words = f"# {experiment.title}\n\n{experiment.table(result)}\n\n{self._caption(store)}\n"
+        words = f"# {experiment.title}\n\n{experiment.table(result)}\n\n{caption(store.json(RESULT))}\n"
         store.add(TABLE, lambda path: _write(path, words))
         try:
             from fastif.integrations.plots import style
@@ -181,20 +181,20 @@ class Laboratory:
                     store.note(file.name)
         return words
 
-    def _caption(self, store: RunStore) -> str:
-        """Return what figures depend on, in a line or two."""
-        about = store.json(RESULT)
-        where, data = about["environment"], about["data"]
-        models = "; ".join(
-            f"{each['name']}: {each['base']}, {each['trained']} ({each['trained_parameters']:,} parameters), "
-            f"{each['examples']:,} training examples"
-            for each in about["models"]
-        )
-        return (
-            f"Scale {about['request']['settings']['scale']}, seed {about['request']['seed']}. {models}. "
-            f"Data: {data['source']}. {where['hardware']}, {where['threads']} threads, torch {where['torch']}, fastif "
-            f"{where['fastif']}, commit {where['commit']}."
-        )
+
+def caption(about: Mapping[str, Any]) -> str:
+    """Return what the figures of a result depend on, in a line or two."""
+    where, data = about["environment"], about["data"]
+    models = "; ".join(
+        f"{each['name']}: {each['base']}, {each['trained']} ({each['trained_parameters']:,} parameters), "
+        f"{each['examples']:,} training examples"
+        for each in about["models"]
+    )
+    return (
+        f"Scale {about['request']['settings']['scale']}, seed {about['request']['seed']}. {models}. "
+        f"Data: {data['source']}. {where['hardware']}, {where['threads']} threads, torch {where['torch']}, fastif "
+        f"{where['fastif']}, commit {where['commit']}."
+    )
 
 
 def _write(path: Path, words: str) -> None:

@@ -61,6 +61,7 @@ def run(context: Context) -> dict[str, Any]:
         "examples": len(model.train),
         "k": min(wanted.k, len(model.train)),
         "shown": wanted.shown,
+        "steps_on": wanted.points,
         "trained": how.recipe.in_words(),
         "points": found.points.as_json(),
         "tried": found.tried,
@@ -106,7 +107,7 @@ def draw(result: dict[str, Any]) -> "dict[str, Figure]":
         if number == 0:
             rows = _few(done, result["shown"])
             figures[name] = draw_simulatability(_some(done, rows), titles=[titles[row] for row in rows])
-        figures[f"{name}-{labels}-labels"] = draw_simulatability(done, titles=titles, columns=5, most=len(titles))
+        figures[f"{name}-{labels}-labels"] = draw_simulatability(done, titles=titles, columns=4, most=len(titles))
     return figures
 
 
@@ -142,7 +143,8 @@ def table(result: dict[str, Any]) -> str:
         "Change of the simulator's loss by one step, ours: mean over points, at the best learning rate of each point "
         "and kind / mean over all learning rates.",
         markdown(["labels", "prediction", *first.kinds], _rows(variants)),
-        f"{len(result['points'])} points ({result['tried']} were looked at), steps on {first.points} training points "
+        f"{len(result['points'])} points ({result['tried']} were looked at), steps on "
+        f"{result.get('steps_on', first.points)} training points "
         f"of each kind, {len(first.rates)} learning rates from {first.rates[0]:.3g} to {first.rates[-1]:.3g}; "
         f"influential are the strongest of the {result['k']:,} nearest of {result['examples']:,} training points (the "
         f"paper: 392,702). The simulator says what the task model says of {first.train_agreement:.1%} of the training "

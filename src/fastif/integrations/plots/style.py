@@ -4,6 +4,7 @@ Helpful is blue and harmful is orange, which people with any kind of colour blin
 nothing of what is drawn.
 """
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,24 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = ("png",)) -> list[
             figure.savefig(temporary, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)
         written.append(file)
     return written
+
+
+def save_small(figure: Figure, file: Path, *, pixels: int = 1200, inches: float = 10.5) -> None:
+    """Write a PNG for a page: so narrow that its letters can be read at the width of a page, and of 256 colours."""
+    from PIL import Image
+
+    wide, high = figure.get_size_inches()
+    if wide > inches:  # letters keep their size, and panels become smaller
+        figure.set_size_inches(inches, high * (inches / wide) ** 0.5)
+    raw = io.BytesIO()
+    with mpl.rc_context({"figure.constrained_layout.use": False}):  # as in `save`
+        figure.savefig(raw, format="png", dpi=min(DOTS_PER_INCH, pixels / min(wide, inches)))
+    raw.seek(0)
+    with Image.open(raw) as image:
+        # this way rare colours stay, such as that of a single line
+        few = image.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE)
+    with replacing(file) as temporary:
+        few.save(temporary, format="PNG", optimize=True)
 
 
 def shown_name(name: str, letters: int = 28) -> str:

@@ -1,0 +1,220 @@
+"""The rules of Section 5: speed, recall, error of s_test, correlations, retraining. Knows what results look like."""
+
+from typing import Any
+
+from fastif.intervals import Interval, mean_interval
+from fastif.measuring.words import ratio
+from fastif.paper import correlations, figures_of_the_paper, recall, retraining
+from fastif.paper.points import KINDS, RIGHT
+from fastif.paper.verdicts import FEWEST, Outcome, Summary, Verdict, above, below, every, in_words
+
+Result = dict[str, Any]
+Row = dict[str, Any]
+Recalls = list[tuple[int, Summary, figures_of_the_paper.Share]]  # k, recall, the paper's
+
+
+# --- Table 1 ----------------------------------------------------------------------------------------------------------
+
+
+def faster_than_the_original(result: Result) -> Verdict:
+    """Plain torch as the original has it, against our fast query with the smallest k: above 80."""
+    slow, fast = _slow_and_fast(result)
+    return _faster(result, Summary(slow["naive_s"], 0.0, result["queries"]), fast, figures_of_the_paper.SPEED)
+
+
+def faster_by_approximation(result: Result) -> Verdict:
+    """Our engine on both sides, without and with kNN and the fast s_test: above the paper's figure for one GPU."""
+    slow, fast = _slow_and_fast(result)
+    summary = Summary(slow["seconds"], slow["spread"] or 0.0, result["queries"])
+    return _faster(result, summary, fast, figures_of_the_paper.TABLE_1[1000, "fast"].faster)
+
+
+def _slow_and_fast(result: Result) -> tuple[Row, Row]:
+    (slow,) = [row for row in result["rows"] if (row["k"], row["kind"]) == (None, "original")]
+    fast = [row for row in result["rows"] if row["k"] is not None and row["kind"] == "fast"]
+    return slow, min(fast, key=lambda row: row["k"])
+
+
+def _faster(result: Result, slow: Summary, row: Row, limit: float) -> Verdict:
+    fast = Summary(row["seconds"], row["spread"] or 0.0, result["queries"])
+    one, other = slow.interval, fast.interval
+    times = Interval(slow.mean / fast.mean, None, None, fast.count)
+    if (
+        one.low is not None
+        and one.high is not None
+        and other.low is not None
+        and other.high is not None
+        and other.low > 0
+    ):
+        times = Interval(times.mean, one.low / other.high, one.high / other.low, fast.count)
+    ours = f"{ratio(times.mean)}, k = {row['k']:,}"
+    if result["examples"] < figures_of_the_paper.TABLE_1_EXAMPLES / 2:
+        return Verdict(
+            Outcome.UNKNOWN, ours, f"The times of {result['examples']:,} training examples say nothing of 392,702."
+        )
+    said = "" if times.low is None else f", 95 % interval {ratio(times.low)} to {ratio(times.high)}"
+    return Verdict(
+        above(times, limit), ours, f"{slow.mean:,.1f} s against {fast.mean:,.2f} s on one device{said}; limit {limit}x."
+    )
+
+
+# --- Figure 3 (a) -----------------------------------------------------------------------------------------------------
+
+
+def recall_above_chance(result: Result) -> Verdict:
+    """Recall of kNN by features, at the paper's two shares of the training set: above the share itself."""
+    found = _recalls(result)
+    outcomes = [above(each.interval, k / result["examples"]) for k, each, _ in found]
+    return Verdict(every(outcomes), _recalls_in_words(found), _chance_in_words(result, found))
+
+
+def recall_as_high(result: Result) -> Verdict:
+    """The same recall: its mean at least the paper's; where all of its interval is below, it is not."""
+    found = _recalls(result)
+    outcomes = [_reaches(each.interval, theirs.recall) for _, each, theirs in found]
+    return Verdict(every(outcomes), _recalls_in_words(found), _chance_in_words(result, found))
+
+
+def _reaches(found: Interval, wanted: float) -> Outcome:
+    return Outcome.HOLDS if found.count >= FEWEST and found.mean >= wanted else above(found, wanted)
+
+
+def _recalls(result: Result) -> Recalls:
+    found = []
+    for theirs in figures_of_the_paper.RECALL:
+        k = max(1, round(theirs.share * result["examples"]))
+        rows = _recall_rows(result, k, sign=recall.ABSOLUTE)
+        found.append((k, rows[0] if len(rows) == 1 else rows[0].joined(rows[1]), theirs))
+    return found
+
+
+def _recall_rows(result: Result, k: int, **setting: str) -> list[Summary]:
+    """Return the recall of the first way to choose, at the first damping and the smallest m: the paper's."""
+    first = result["rows"][0]
+    m = min(row["m"] for row in result["rows"])
+    rows = recall.pick(
+        result["rows"], method=first["method"], damping=next(iter(result["dampings"])), m=m, k=k, **setting
+    )
+    return [Summary(row["mean"], row["deviation"], row["points"]) for row in rows]
+
+
+def _recalls_in_words(found: Recalls) -> str:
+    return ", ".join(f"{each.mean:.0%} with {theirs.share:.1%}" for _, each, theirs in found)
+
+
+def _chance_in_words(result: Result, found: Recalls) -> str:
+    m = min(row["m"] for row in result["rows"])
+    told = [
+        f"R@{m} with k = {k:,} is {in_words(each.interval, form='.2f')}, by chance {k / result['examples']:.2f}"
+        for k, each, _ in found
+    ]
+    return f"Over {found[0][1].count} points, {'; '.join(told)}."
+
+
+def recall_by_sign(result: Result) -> Verdict:
+    """Harmful minus helpful recall, at the larger share: above zero of right predictions, below zero of wrong ones."""
+    k = max(1, round(figures_of_the_paper.RECALL[-1].share * result["examples"]))
+    found = {}
+    for kind in KINDS:
+        sides = [_recall_rows(result, k, sign=sign, prediction=kind) for sign in (recall.HARMFUL, recall.HELPFUL)]
+        if all(sides):
+            found[kind] = sides[0][0].minus(sides[1][0])
+    outcomes = [(above if kind == RIGHT else below)(each) for kind, each in found.items()]
+    told = ", ".join(f"{in_words(each)} where it is {kind}" for kind, each in found.items())
+    if len(found) < len(KINDS):
+        outcomes.append(Outcome.UNKNOWN)
+    ours = ", ".join(f"{each.mean:+.2f} {kind}" for kind, each in found.items())
+    return Verdict(every(outcomes), ours or "-", f"Harmful minus helpful recall with k = {k:,}: {told or 'none'}.")
+
+
+# --- Figure 3 (b) and (c), Table 2 ------------------------------------------------------------------------------------
+
+
+def error_falls(result: Result) -> Verdict:
+    """Relative error to the converged solution, point by point: lower with more B, more J, and more T at B = 1."""
+    rows = result["rows"]
+    ends = {key: (min(row[key] for row in rows), max(row[key] for row in rows)) for key in ("B", "J", "T")}
+    settings = {  # what grows, and what is held where
+        "B": {"T": ends["T"][0], "J": ends["J"][1]},
+        "J": {"T": ends["T"][0], "B": ends["B"][1]},
+        "T": {"B": ends["B"][0], "J": ends["J"][1]},
+    }
+    found = {}
+    for key, fixed in settings.items():
+        low, high = (_errors(rows, **fixed, **{key: end}) for end in ends[key])
+        found[key] = mean_interval([more - less for less, more in zip(low, high, strict=True)])
+    told = "; ".join(
+        f"{key} {ends[key][0]} to {ends[key][1]} changes it by {in_words(each, form='+.3f')}"
+        for key, each in found.items()
+    )
+    points = next(iter(found.values())).count
+    ours = ", ".join(f"{key} {each.mean:+.3f}" for key, each in found.items())
+    return Verdict(every(map(below, found.values())), ours, f"Relative error over {points} points: {told}.")
+
+
+def _errors(rows: list[Row], **setting: Any) -> list[float]:
+    some = [row for row in rows if all(row[key] == value for key, value in setting.items())]
+    return [row["relative_to_converged"] for row in sorted(some, key=lambda row: row["query"])]
+
+
+def correlations_high(result: Result) -> Verdict:
+    """Mean correlations of fast with full on retrieved points, two sizes of k by three measures: above 95 per cent."""
+
+    def means(where: str) -> dict[tuple[str, str], Interval]:
+        return {
+            (comparison, key): mean_interval([100 * row[key] for row in _compared(result, comparison, where)])
+            for comparison in (correlations.SMALLER, correlations.LARGER)
+            for key in correlations.MEASURES
+        }
+
+    found, top = means("retrieved"), means("top")
+    lowest = min(found, key=lambda each: found[each].mean)
+    outcome = every(above(each, figures_of_the_paper.LEAST_CORRELATION) for each in found.values())
+    shares = [row["top_retrieved"][0] for row in result["rows"]]
+    return Verdict(
+        outcome,
+        f"{found[lowest].mean:.1f} % at the lowest",
+        f"The lowest of six means is {lowest[1].capitalize()} of {lowest[0]}: {in_words(found[lowest], form='.1f')}. "
+        f"On the true top {result['top']} it is {min(each.mean for each in top.values()):.1f}; the smaller k retrieves "
+        f"{sum(shares) / len(shares):.0%} of them.",
+    )
+
+
+def _compared(result: Result, comparison: str, where: str) -> list[Row]:
+    return [row for row in result["rows"] if (row["comparison"], row["on"]) == (comparison, where)]
+
+
+def removal_moves(result: Result, kind: str) -> Verdict:
+    """Change of a point's loss without its strongest points, minus that without random ones: over all systems.
+
+    It is taken at the largest number removed, point by point; above zero for helpful points, below zero for harmful.
+    """
+    done = retraining.retrained(result)
+    moved = done.changes.mean(dim=0)
+    most = max(one.count for one in done.removals)
+    random = moved[[row for row, one in enumerate(done.removals) if one.query is None and one.count == most]].mean(
+        dim=0
+    )
+    by_system: dict[str, list[float]] = {}
+    for row, one in enumerate(done.removals):
+        if one.query is not None and (one.kind, one.count) == (kind, most):
+            by_system.setdefault(one.system, []).append(float(moved[row, one.query] - random[one.query]))
+    found = {system: mean_interval(values) for system, values in by_system.items()}
+    side = above if retraining.DIRECTION[kind] > 0 else below
+    told = "; ".join(f"{system} {in_words(each, form='+.3f')}" for system, each in found.items())
+    return Verdict(
+        every(side(each) for each in found.values()),
+        ", ".join(f"{each.mean:+.3f}" for each in found.values()),
+        f"Without {most} points, and beyond what random removals do, the loss of {len(done.right)} points changes by: "
+        f"{told}.",
+    )
+
+
+def helpful_removal(result: Result) -> Verdict:
+    """Removing helpful points raises the loss."""
+    return removal_moves(result, "helpful")
+
+
+def harmful_removal(result: Result) -> Verdict:
+    """Removing harmful points lowers the loss."""
+    return removal_moves(result, "harmful")

@@ -1,0 +1,141 @@
+"""What becomes of a claim: it holds, it does not, or one cannot tell; and how numbers decide between the three.
+
+A number with its 95 % interval is compared with a limit: all of the interval beyond it decides, one that includes the
+limit does not, nor do fewer than three numbers. Knows intervals, and neither the paper nor an experiment.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fastif.intervals import CONFIDENCE, Interval, student_quantile
+
+FEWEST = 3  # numbers that an interval is taken over, below which nothing is decided
+NORMAL = 1.96
+
+
+class Outcome(StrEnum):
+    """What can be said of a claim."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    UNKNOWN = "cannot tell here"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found of a claim.
+
+    Args:
+        outcome: one of the three.
+        ours: the figure that was measured, beside the paper's.
+        why: one sentence.
+    """
+
+    outcome: Outcome
+    ours: str
+    why: str
+
+
+def every(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return whether all of them hold: one that does not is enough to say no, else one that is open leaves it open.
+
+    >>> every([Outcome.HOLDS, Outcome.UNKNOWN]), every([])
+    (<Outcome.UNKNOWN: 'cannot tell here'>, <Outcome.UNKNOWN: 'cannot tell here'>)
+    """
+    found = set(outcomes)
+    if Outcome.FAILS in found:
+        return Outcome.FAILS
+    return Outcome.HOLDS if found == {Outcome.HOLDS} else Outcome.UNKNOWN
+
+
+def above(found: Interval, limit: float = 0.0) -> Outcome:
+    """Return whether the mean is above a limit.
+
+    >>> above(Interval(2.0, 1.0, 3.0, 5)), above(Interval(2.0, 1.0, 3.0, 5), 4.0), above(Interval(2.0, None, None, 1))
+    (<Outcome.HOLDS: 'holds'>, <Outcome.FAILS: 'does not hold'>, <Outcome.UNKNOWN: 'cannot tell here'>)
+    """
+    if found.low is None or found.high is None or found.count < FEWEST:
+        return Outcome.UNKNOWN
+    return Outcome.HOLDS if found.low > limit else Outcome.FAILS if found.high < limit else Outcome.UNKNOWN
+
+
+def below(found: Interval, limit: float = 0.0) -> Outcome:
+    """Return whether the mean is below a limit."""
+    return above(_negative(found), -limit)
+
+
+def within(found: Interval, limit: float) -> Outcome:
+    """Return whether the mean is nearer to zero than a limit, on both sides."""
+    outside = Outcome.HOLDS in (above(found, limit), below(found, -limit))
+    return Outcome.FAILS if outside else every([below(found, limit), above(found, -limit)])
+
+
+def _negative(found: Interval) -> Interval:
+    low, high = (None if end is None else -end for end in (found.high, found.low))
+    return Interval(-found.mean, low, high, found.count)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean and standard deviation of numbers that are not at hand themselves."""
+
+    mean: float
+    deviation: float
+    count: int
+
+    @property
+    def interval(self) -> Interval:
+        """Student's interval of the mean."""
+        if self.count < 2:
+            return Interval(self.mean, None, None, self.count)
+        half = student_quantile(0.5 + CONFIDENCE / 2, self.count - 1) * self.deviation / math.sqrt(self.count)
+        return Interval(self.mean, self.mean - half, self.mean + half, self.count)
+
+    def joined(self, other: "Summary") -> "Summary":
+        """Return the summary of both lots of numbers as one, exactly.
+
+        >>> Summary(1.0, 0.0, 1).joined(Summary(3.0, 0.0, 1))
+        Summary(mean=2.0, deviation=1.4142135623730951, count=2)
+        """
+        count = self.count + other.count
+        mean = (self.count * self.mean + other.count * other.mean) / count
+        squares = sum(
+            (each.count - 1) * each.deviation**2 + each.count * (each.mean - mean) ** 2 for each in (self, other)
+        )
+        return Summary(mean, math.sqrt(squares / (count - 1)) if count > 1 else 0.0, count)
+
+    def minus(self, other: "Summary") -> Interval:
+        """Return the difference of the means, as if the numbers were not paired: rather too wide where they are."""
+        mean, count = self.mean - other.mean, min(self.count, other.count)
+        if count < 2:
+            return Interval(mean, None, None, count)
+        error = math.sqrt(self.deviation**2 / self.count + other.deviation**2 / other.count)
+        half = student_quantile(0.5 + CONFIDENCE / 2, self.count + other.count - 2) * error
+        return Interval(mean, mean - half, mean + half, count)
+
+
+def correlation_interval(correlation: float, points: int) -> Interval:
+    """Return Fisher's interval of Pearson's correlation.
+
+    >>> found = correlation_interval(0.6, 103)
+    >>> round(found.low, 2), round(found.high, 2)
+    (0.46, 0.71)
+    """
+    if points < 4 or abs(correlation) >= 1:
+        return Interval(correlation, None, None, points)
+    middle, half = math.atanh(correlation), NORMAL / math.sqrt(points - 3)
+    return Interval(correlation, math.tanh(middle - half), math.tanh(middle + half), points)
+
+
+def in_words(found: Interval, *, scale: float = 1.0, form: str = "+.2f") -> str:
+    """Return a mean with its interval.
+
+    >>> in_words(Interval(0.021, -0.003, 0.045, 3), scale=100, form="+.1f")
+    '+2.1 (-0.3 to +4.5)'
+    """
+    mean = f"{scale * found.mean:{form}}"
+    if found.low is None or found.high is None:
+        return mean
+    return f"{mean} ({scale * found.low:{form}} to {scale * found.high:{form}})"
