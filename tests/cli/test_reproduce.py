@@ -19,6 +19,28 @@ def test_an_experiment_from_one_command(tmp_path, capsys):
     assert (tmp_path / "models/accuracy.md").exists()
 
 
+def test_a_page_of_what_was_found(tmp_path, capsys):
+    line = ["reproduce", "correlations", "--scale", "smoke", "-o", str(tmp_path / "out"), "--device", "cpu"]
+    assert run(line) == 0
+    capsys.readouterr()
+    page = ["reproduce", "page", str(tmp_path / "out"), "-o", str(tmp_path / "docs/paper.md")]
+    assert run(page) == 0
+    assert "cannot tell here  fast influence values correlate" in capsys.readouterr().out
+    assert "## Not run yet" in (tmp_path / "docs/paper.md").read_text(encoding="utf-8")
+    assert (tmp_path / "docs/paper/correlations.png").exists()
+    assert run([*page, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["published"] == ["correlations"]
+    assert result["claims"][0]["outcome"] == "cannot tell here"
+
+
+def test_a_page_that_is_no_page_and_results_that_nobody_asked_for(tmp_path, capsys):
+    assert run(["reproduce", "page", str(tmp_path), "-o", str(tmp_path / "docs")]) == 2
+    assert "must be the file of a page, and end in .md" in capsys.readouterr().err
+    assert run(["reproduce", "recall", str(tmp_path), "-o", str(tmp_path / "out")]) == 2
+    assert "only `fastif reproduce page` reads finished results" in capsys.readouterr().err
+
+
 def test_names_that_are_none(tmp_path, capsys):
     assert run(["reproduce", "table3", "-o", str(tmp_path)]) == 2
     assert "there is no experiment 'table3': choose one of table1" in capsys.readouterr().err

@@ -22,20 +22,6 @@ from fastif.paper.settings import SolverSettings, settings_for
 from fastif.store import RunStore
 
 
-@pytest.fixture(scope="module")
-def results(laboratory):
-    """The results of experiments, each run when it is first asked for."""
-    found = {}
-
-    def get(name):
-        if name not in found:
-            outcome = laboratory.run(EXPERIMENTS[name])
-            found[name] = json.loads((outcome.path / "result.json").read_text())
-        return found[name]
-
-    return get
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_it_runs_and_tells_paper_and_ours(name, results, laboratory):
     result = results(name)

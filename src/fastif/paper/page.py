@@ -97,7 +97,8 @@ def _scales(found: Mapping[str, Any]) -> list[str]:
             smaller.setdefault(_scale(about), []).append(f"`{name}`")
     return [
         f"**Of the scale `{scale}`, which is not the paper's size: {', '.join(names)}.** A verdict there is on a "
-        f"smaller model and less data, not on the paper. The page is made anew from results of `{FULL}`."
+        f"smaller model and less data, not on the paper ([scales](reproduce.md#scales)). The page is made anew from "
+        f"results of `{FULL}`."
         for scale, names in smaller.items()
     ]
 
@@ -113,7 +114,7 @@ def _count(verdicts: list[Verdict]) -> str:
 def _claims(verdicts: list[Verdict], found: Mapping[str, Any], folder: str) -> str:
     rows = []
     for number, (claim, verdict) in enumerate(zip(CLAIMS, verdicts, strict=True), start=1):
-        said = f"{claim.says.words[0].upper()}{claim.says.words[1:]} ({claim.says.where})"
+        said = f"{claim.says.words} ({claim.says.where})"
         about = found.get(claim.experiment)
         measured = "-" if about is None else _measured(claim, about, folder)
         rows.append([str(number), said, claim.figure, verdict.ours, f"**{verdict.outcome}**", verdict.why, measured])

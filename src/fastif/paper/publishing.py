@@ -22,7 +22,7 @@ from fastif.paper.harness import RESULT
 from fastif.paper.simulatability import simulated
 
 Result = dict[str, Any]
-DIGITS = 6
+DIGITS = 6  # of curves; single numbers keep all of theirs, so that tables are the same to the last digit
 LONG = 200_000  # characters, beyond which curves of single repeats are left out too
 LINE = 160
 NOT_SHOWN = "-validation"  # pictures of the sets that anchors are drawn from
@@ -106,13 +106,11 @@ def published(about: Mapping[str, Any]) -> Result:
 
 
 def _cleaned(value: Any) -> Any:
-    """Return a value with fewer digits, and with the names of files in place of paths."""
+    """Return a value with the names of files in place of paths, and with fewer digits in rows of numbers."""
     if isinstance(value, dict):
         return {key: each if key in ("text", "text_pair") else _cleaned(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_cleaned(each) for each in value]
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
+        return [float(f"{each:.{DIGITS}g}") if isinstance(each, float) else _cleaned(each) for each in value]
     return without_paths(value) if isinstance(value, str) else value
 
 

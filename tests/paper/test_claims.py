@@ -1,0 +1,352 @@
+"""Every claim is judged in all three directions, on small results made by hand."""
+
+import math
+
+import pytest
+
+from fastif.paper.claims import CLAIMS
+from fastif.paper.experiments import EXPERIMENTS
+from fastif.paper.figures_of_the_paper import CORRELATIONS
+from fastif.paper.verdicts import Outcome
+
+HOLDS, FAILS, UNKNOWN = Outcome.HOLDS, Outcome.FAILS, Outcome.UNKNOWN
+BY_NAME = {claim.name: claim for claim in CLAIMS}
+HEURISTICS = ("lexical_overlap", "subsequence", "constituent")
+PAIRS = [(one, other) for one in (*HEURISTICS, "MNLI") for other in (*HEURISTICS, "MNLI") if one < other]
+
+
+def judged(name, result, scale="full"):
+    claim = BY_NAME[name]
+    return claim.judge({claim.experiment: {"result": result, "request": {"settings": {"scale": scale}}}})
+
+
+def times(*, naive, slow, fast, examples=392_702, spread=0.01):
+    row = {"spread": spread, "naive_s": 1.0}
+    rows = [
+        {**row, "k": None, "kind": "original", "seconds": slow, "naive_s": naive},
+        {**row, "k": None, "kind": "fast", "seconds": fast / 2},
+        {**row, "k": 10_000, "kind": "fast", "seconds": 2 * fast},
+        {**row, "k": 1000, "kind": "fast", "seconds": fast},
+    ]
+    return {"rows": rows, "examples": examples, "queries": 10}
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [
+        (times(naive=1000.0, slow=10.0, fast=10.0), HOLDS),
+        (times(naive=700.0, slow=10.0, fast=10.0), FAILS),
+        (times(naive=801.0, slow=10.0, fast=10.0, spread=1.0), UNKNOWN),
+        (times(naive=1000.0, slow=10.0, fast=10.0, examples=1500), UNKNOWN),
+    ],
+)
+def test_speed_is_that_of_plain_torch_against_the_smallest_k(result, verdict):
+    assert judged("speed", result).outcome is verdict
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [
+        (times(naive=1.0, slow=400.0, fast=10.0), HOLDS),
+        (times(naive=9000.0, slow=100.0, fast=10.0), FAILS),
+        (times(naive=9000.0, slow=381.0, fast=10.0, spread=1.0), UNKNOWN),
+    ],
+)
+def test_speed_of_the_approximations_is_that_of_one_engine(result, verdict):
+    assert judged("speed-on-one", result).outcome is verdict
+
+
+def recalls(few, many, *, harmful=(0.5, 0.5), helpful=(0.5, 0.5), deviation=0.05, points=20):
+    """A recall of few and many candidates; of harmful and helpful points where predictions are right and wrong."""
+    rows = []
+    for place, kind in enumerate(("right", "wrong")):
+        about = {"method": "features", "damping": "50.0", "prediction": kind, "deviation": deviation, "points": points}
+        for m in (10, 100):
+            numbers = [
+                ("absolute", 13, few),
+                ("absolute", 127, many),
+                ("harmful", 127, harmful[place]),
+                ("helpful", 127, helpful[place]),
+            ]
+            rows += [{**about, "m": m, "sign": sign, "k": k, "mean": mean} for sign, k, mean in numbers]
+    return {"rows": rows, "examples": 1000, "dampings": {"50.0": {}}}
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [
+        (recalls(0.1, 0.5), HOLDS),
+        (recalls(0.1, 0.05), FAILS),
+        (recalls(0.1, 0.13), UNKNOWN),
+        (recalls(0.1, 0.5, points=1), UNKNOWN),  # two points
+    ],
+)
+def test_recall_is_compared_with_chance(result, verdict):
+    assert judged("recall-above-chance", result).outcome is verdict
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [
+        (recalls(0.2, 0.61), HOLDS),
+        (recalls(0.3, 0.4), FAILS),
+        (recalls(0.19, 0.65), UNKNOWN),
+        (recalls(0.3, 0.7, points=1), UNKNOWN),
+    ],
+)
+def test_recall_is_compared_with_the_paper(result, verdict):
+    assert judged("recall-level", result).outcome is verdict
+
+
+@pytest.mark.parametrize(
+    ("harmful", "helpful", "verdict"),
+    [
+        ((0.8, 0.2), (0.3, 0.6), HOLDS),
+        ((0.8, 0.8), (0.3, 0.6), FAILS),
+        ((0.8, 0.59), (0.3, 0.6), UNKNOWN),
+    ],
+)
+def test_recall_of_harmful_and_helpful_points_crosses(harmful, helpful, verdict):
+    assert judged("recall-by-sign", recalls(0.1, 0.5, harmful=harmful, helpful=helpful)).outcome is verdict
+
+
+def test_recall_without_a_wrong_point_decides_nothing_of_signs():
+    result = recalls(0.1, 0.5, harmful=(0.8, 0.2), helpful=(0.3, 0.6))
+    result["rows"] = [row for row in result["rows"] if row["prediction"] == "right"]
+    assert judged("recall-by-sign", result).outcome is UNKNOWN
+
+
+def errors(change, points=4):
+    """Errors that more of B, J and T each change, in each point a little otherwise."""
+    rows = [
+        {"query": query, "B": size, "J": depth, "T": repeats}
+        for query in range(points)
+        for size in (1, 8)
+        for depth in (40, 100)
+        for repeats in (1, 4)
+    ]
+    for row in rows:
+        more = (row["B"] > 1) + (row["J"] > 40) + (row["T"] > 1)
+        row["relative_to_converged"] = 1.0 + more * (change + 0.01 * row["query"])
+    return {"rows": rows}
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [(errors(-0.2), HOLDS), (errors(0.2), FAILS), (errors(-0.015), UNKNOWN), (errors(-0.2, points=2), UNKNOWN)],
+)
+def test_errors_fall_with_everything_that_costs_time(result, verdict):
+    assert judged("error-of-s-test", result).outcome is verdict
+
+
+def agreements(*values, third=0.5):
+    rows = []
+    for comparison in CORRELATIONS:
+        against_full = comparison.endswith("full")
+        for where in ("retrieved", "top"):
+            for value in values:
+                found = value if against_full and where == "retrieved" else third
+                row = {"comparison": comparison, "on": where, "pearson": 0.99, "spearman": 0.99, "kendall": found}
+                rows.append({**row, "top_retrieved": [0.1, 0.5]})
+    return {"rows": rows, "top": 100}
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [
+        (agreements(0.96, 0.965, 0.97), HOLDS),
+        (agreements(0.9, 0.91, 0.92), FAILS),
+        (agreements(0.9, 0.96, 0.99), UNKNOWN),
+        (agreements(0.98), UNKNOWN),
+    ],
+)
+def test_correlations_count_on_retrieved_points_against_full(result, verdict):
+    found = judged("correlations", result)
+    assert found.outcome is verdict
+    assert "On the true top 100 it is 50.0" in found.why
+
+
+def retrainings(helpful, harmful):
+    """Changes of the loss of three points by removing helpful or harmful ones; a random removal raises all by 0.1."""
+    ids = list(range(25))
+    removals = [
+        {"kind": kind, "ids": ids, "system": system, "query": query}
+        for system in ("fast", "full")
+        for kind in ("helpful", "harmful")
+        for query in range(3)
+    ]
+    removals.append({"kind": "random", "ids": ids, "label": "a"})
+    rows = [[1.0] * 3]
+    for one in removals:
+        changes = helpful if one["kind"] == "helpful" else harmful
+        rows.append([1.1] * 3 if one["kind"] == "random" else [1.0 + change for change in changes])
+    return {
+        "removals": removals,
+        "losses": [rows],
+        "seeds": [0],
+        "before": [1.0] * 3,
+        "right": [True] * 3,
+        "examples": 9,
+    }
+
+
+@pytest.mark.parametrize(
+    ("helpful", "harmful", "verdicts"),
+    [
+        ((0.4, 0.5, 0.6), (-0.4, -0.5, -0.6), (HOLDS, HOLDS)),
+        ((-0.4, -0.5, -0.6), (0.4, 0.5, 0.6), (FAILS, FAILS)),
+        ((0.09, 0.1, 0.12), (0.05, 0.1, 0.12), (UNKNOWN, UNKNOWN)),  # as much as random removals
+    ],
+)
+def test_removals_are_compared_with_random_ones(helpful, harmful, verdicts):
+    result = retrainings(helpful, harmful)
+    found = tuple(judged(name, result).outcome for name in ("removal-of-helpful", "removal-of-harmful"))
+    assert found == verdicts
+
+
+def simulations(right, wrong):
+    """Changes by helpful points where right, by harmful ones where wrong; those of the other kind are zero."""
+    losses = [[[[1 + change]], [[1.0]]] for change in right] + [[[[1.0]], [[1 + change]]] for change in wrong]
+    flags = [True] * len(right) + [False] * len(wrong)
+    kept = {"kinds": ["helpful", "harmful"], "rates": [0.1], "losses": losses, "before": [1.0] * len(flags)}
+    return {"variants": {"true": {**kept, "right": flags, "train_agreement": 1.0, "query_agreement": 1.0}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ((-0.4, -0.5, -0.6), HOLDS),
+        ((0.4, 0.5, 0.6), FAILS),
+        ((-0.5, 0.1, 0.2), UNKNOWN),
+        ((-0.4, -0.4), UNKNOWN),
+    ],
+)
+def test_a_simulator_learns_from_the_kind_that_the_paper_names(changes, verdict):
+    even = (-0.1, 0.0, 0.1)
+    assert judged("simulatability-right", simulations(changes, even)).outcome is verdict
+    assert judged("simulatability-wrong", simulations(even, changes)).outcome is verdict
+    assert judged("simulatability-wrong", simulations(changes, ())).outcome is UNKNOWN
+
+
+def graphs(helpful, strength, *, correlation=0.9, points=500, queries=15, lexical=(0.5, 0.5, 0.5)):
+    """Slices with so many helpful edges of 100, so many times as strong as the others; shares of lexical overlap."""
+    slices = [
+        {
+            "name": name,
+            "queries": queries,
+            "helpful": {"edges": count, "mean": times_},
+            "harmful": {"edges": 100 - count, "mean": 1.0},
+        }
+        for name, count, times_ in zip((*HEURISTICS, "MNLI"), helpful, strength, strict=True)
+    ]
+    pairs = [{"first": one, "second": two, "correlation": correlation, "points": points} for one, two in PAIRS]
+    sources = [
+        {
+            "slice": there,
+            "train_slice": source,
+            "share_of_influence": share if source == HEURISTICS[0] else (1 - share) / 2,
+        }
+        for there, share in zip(HEURISTICS, lexical, strict=True)
+        for source in HEURISTICS
+    ]
+    part = {"comparison": {"slices": slices, "pairs": pairs}, "by_train_slice": sources}
+    return {"models": {"nli-2": part, "hans": part}}
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [
+        (graphs([10, 20, 30, 40], [2, 2, 2, 2]), HOLDS),
+        (graphs([10, 20, 60, 60], [2, 2, 2, 2]), FAILS),
+        (graphs([10, 20, 30, 40], [2, 0.5, 0.5, 2]), FAILS),
+        (graphs([10, 20, 30, 60], [2, 2, 2, 2]), UNKNOWN),
+        (graphs([10, 20, 30, 40], [2, 2, 2, 2], queries=4), UNKNOWN),
+    ],
+)
+def test_helpful_edges_are_few_and_strong(result, verdict):
+    assert judged("few-helpful-edges", result).outcome is verdict
+
+
+@pytest.mark.parametrize(
+    ("correlation", "points", "verdict"),
+    [(0.9, 500, HOLDS), (0.1, 500, FAILS), (0.55, 100, UNKNOWN), (0.9, 3, UNKNOWN), (None, 1, UNKNOWN)],
+)
+def test_slices_are_alike_by_their_lowest_correlation(correlation, points, verdict):
+    result = graphs([10] * 4, [2] * 4, correlation=correlation, points=points)
+    assert judged("slices-alike", result).outcome is verdict
+
+
+@pytest.mark.parametrize(
+    ("lexical", "queries", "verdict"),
+    [((0.5, 0.4, 0.6), 15, HOLDS), ((0.5, 0.2, 0.6), 15, FAILS), ((0.5, 0.4, 0.6), 4, UNKNOWN)],
+)
+def test_lexical_overlap_has_the_most_on_every_slice(lexical, queries, verdict):
+    result = graphs([10] * 4, [2] * 4, queries=queries, lexical=lexical)
+    assert judged("lexical-overlap", result).outcome is verdict
+
+
+def steps(over_random, over_anchors, *, is_sliced=True, count=3):
+    where = {"set": None, "part": "own slice"} if is_sliced else {"set": "test", "part": "test"}
+    rows = []
+    for measure in ("loss", "accuracy"):
+        for second, mean in (("start", 0.05), ("random", over_random), ("anchors", over_anchors)):
+            ends = {"low": mean - 0.02, "high": mean + 0.02} if count > 1 else {"low": None, "high": None}
+            rows.append({**where, "measure": measure, "first": "helpful", "second": second, "mean": mean, **ends})
+    return {"changes": [{**row, "count": count} for row in rows], "walks": {"constituent" if is_sliced else "all": {}}}
+
+
+@pytest.mark.parametrize("name", ["correction-mnli", "augmentation-hans", "augmentation-anli"])
+@pytest.mark.parametrize(
+    ("over", "count", "verdict"),
+    [
+        ((0.05, 0.03), 3, HOLDS),
+        ((0.05, -0.03), 3, FAILS),
+        ((0.05, 0.01), 3, UNKNOWN),
+        ((0.05, 0.05), 1, UNKNOWN),
+    ],
+)
+def test_helpful_points_gain_more_than_random_ones_and_anchors(name, over, count, verdict):
+    result = steps(*over, is_sliced=name != "augmentation-anli", count=count)
+    assert judged(name, result).outcome is verdict
+
+
+def reviews(helpful, harmful, anchors, half=0.01):
+    rows = [
+        {"first": kind, "second": "start", "part": "test, held-out domain", "measure": "accuracy", "mean": mean}
+        for kind, mean in (("helpful", helpful), ("harmful", harmful), ("anchors", anchors))
+    ]
+    ends = [{**row, "low": row["mean"] - half, "high": row["mean"] + half, "count": 3} for row in rows]
+    return {"effects": {"retrain": {"comparisons": ends}}}
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [
+        (reviews(0.005, -0.1, 0.0), HOLDS),
+        (reviews(0.05, -0.1, 0.0), FAILS),  # a gain
+        (reviews(0.005, 0.1, 0.0), FAILS),  # harmful points help
+        (reviews(0.02, -0.1, 0.0), UNKNOWN),  # perhaps a gain
+        (reviews(0.0, -0.005, 0.0), UNKNOWN),
+    ],
+)
+def test_reviews_gain_little_and_lose_by_harmful_points(result, verdict):
+    assert judged("no-gain-on-reviews", result).outcome is verdict
+
+
+def test_what_was_not_run_or_is_made_up_cannot_be_told():
+    for claim in CLAIMS:
+        assert claim.judge({}).outcome is UNKNOWN
+        assert f"`{claim.experiment}` has not been run" in claim.judge({}).why
+    found = judged("no-gain-on-reviews", reviews(0.005, -0.1, 0.0), scale="smoke")
+    assert found.outcome is UNKNOWN
+    assert "Made-up data" in found.why
+    assert "-10.0" in found.ours
+
+
+def test_claims_are_of_experiments_and_have_names_of_their_own():
+    assert len(BY_NAME) == len(CLAIMS)
+    assert {claim.experiment for claim in CLAIMS} == set(EXPERIMENTS)
+
+
+def test_no_verdict_is_made_of_what_is_no_number():
+    assert not math.isnan(float(judged("simulatability-right", simulations((-0.1,), ())).ours))
