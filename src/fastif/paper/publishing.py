@@ -164,10 +164,7 @@ def _reviews(result: Mapping[str, Any]) -> Result:
 def _without_edges(result: Mapping[str, Any]) -> Result:
     models = {}
     for name, part in result["models"].items():
-        queries = [
-            {key: value for key, value in query.items() if key not in ("values", "train_ids")}
-            for query in part["queries"]
-        ]
+        queries = [{key: query.get(key) for key in ("row", "label", "slice")} for query in part["queries"]]
         models[name] = {**part, "train_slices": None, "queries": queries}
     return {**result, "models": models}
 

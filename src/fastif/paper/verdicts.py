@@ -106,6 +106,18 @@ class Summary:
         )
         return Summary(mean, math.sqrt(squares / (count - 1)) if count > 1 else 0.0, count)
 
+    def over(self, other: "Summary") -> Interval:
+        """Return how many times one mean is the other, from the ends of both intervals: rather too wide.
+
+        >>> Summary(80.0, 0.0, 3).over(Summary(2.0, 0.0, 3))
+        Interval(mean=40.0, low=40.0, high=40.0, count=3)
+        """
+        times, count = self.mean / other.mean, min(self.count, other.count)
+        one, two = self.interval, other.interval
+        if one.low is None or one.high is None or two.low is None or two.high is None or two.low <= 0:
+            return Interval(times, None, None, count)
+        return Interval(times, one.low / two.high, one.high / two.low, count)
+
     def minus(self, other: "Summary") -> Interval:
         """Return the difference of the means, as if the numbers were not paired: rather too wide where they are."""
         mean, count = self.mean - other.mean, min(self.count, other.count)

@@ -61,22 +61,36 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = ("png",)) -> list[
     return written
 
 
-def save_small(figure: Figure, file: Path, *, pixels: int = 1200, inches: float = 10.5) -> None:
-    """Write a PNG for a page: so narrow that its letters can be read at the width of a page, and of 256 colours."""
+def save_small(figure: Figure, file: Path, *, pixels: int = 1200, inches: float = 10.5, most: int = 300_000) -> None:
+    """Write a PNG for a page: so narrow that its letters can be read at the width of a page, and of few colours.
+
+    Args:
+        figure: the picture.
+        file: where it goes.
+        pixels: its width at most.
+        inches: the width that a wider figure gets first: letters keep their size, and panels become smaller.
+        most: bytes, beyond which it gets fewer than 256 colours.
+    """
     from PIL import Image
 
     wide, high = figure.get_size_inches()
-    if wide > inches:  # letters keep their size, and panels become smaller
+    if wide > inches:
         figure.set_size_inches(inches, high * (inches / wide) ** 0.5)
     raw = io.BytesIO()
     with mpl.rc_context({"figure.constrained_layout.use": False}):  # as in `save`
         figure.savefig(raw, format="png", dpi=min(DOTS_PER_INCH, pixels / min(wide, inches)))
     raw.seek(0)
-    with Image.open(raw) as image:
+    with Image.open(raw) as opened:
+        image = opened.convert("RGB")
+    for colours in (256, 64, 32, 16):
+        small = io.BytesIO()
         # this way rare colours stay, such as that of a single line
-        few = image.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE)
+        few = image.quantize(colours, method=Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE)
+        few.save(small, format="PNG", optimize=True)
+        if small.tell() <= most:
+            break
     with replacing(file) as temporary:
-        few.save(temporary, format="PNG", optimize=True)
+        temporary.write_bytes(small.getvalue())
 
 
 def shown_name(name: str, letters: int = 28) -> str:

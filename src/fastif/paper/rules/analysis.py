@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastif.intervals import Interval, mean_interval
-from fastif.measuring.words import ratio
+from fastif.measuring.words import ratio, seconds
 from fastif.paper import correlations, figures_of_the_paper, recall, retraining
 from fastif.paper.points import KINDS, RIGHT
 from fastif.paper.verdicts import FEWEST, Outcome, Summary, Verdict, above, below, every, in_words
@@ -19,14 +19,16 @@ Recalls = list[tuple[int, Summary, figures_of_the_paper.Share]]  # k, recall, th
 def faster_than_the_original(result: Result) -> Verdict:
     """Plain torch as the original has it, against our fast query with the smallest k: above 80."""
     slow, fast = _slow_and_fast(result)
-    return _faster(result, Summary(slow["naive_s"], 0.0, result["queries"]), fast, figures_of_the_paper.SPEED)
+    original = Summary(slow["naive_s"], 0.0, result["queries"])
+    return _faster(result, original, fast, limit=figures_of_the_paper.SPEED, words="Plain torch in full")
 
 
 def faster_by_approximation(result: Result) -> Verdict:
     """Our engine on both sides, without and with kNN and the fast s_test: above the paper's figure for one GPU."""
     slow, fast = _slow_and_fast(result)
-    summary = Summary(slow["seconds"], slow["spread"] or 0.0, result["queries"])
-    return _faster(result, summary, fast, figures_of_the_paper.TABLE_1[1000, "fast"].faster)
+    original = Summary(slow["seconds"], slow["spread"] or 0.0, result["queries"])
+    limit = figures_of_the_paper.TABLE_1[1000, "fast"].faster
+    return _faster(result, original, fast, limit=limit, words="Our own engine in full")
 
 
 def _slow_and_fast(result: Result) -> tuple[Row, Row]:
@@ -35,27 +37,16 @@ def _slow_and_fast(result: Result) -> tuple[Row, Row]:
     return slow, min(fast, key=lambda row: row["k"])
 
 
-def _faster(result: Result, slow: Summary, row: Row, limit: float) -> Verdict:
+def _faster(result: Result, slow: Summary, row: Row, *, limit: float, words: str) -> Verdict:
     fast = Summary(row["seconds"], row["spread"] or 0.0, result["queries"])
-    one, other = slow.interval, fast.interval
-    times = Interval(slow.mean / fast.mean, None, None, fast.count)
-    if (
-        one.low is not None
-        and one.high is not None
-        and other.low is not None
-        and other.high is not None
-        and other.low > 0
-    ):
-        times = Interval(times.mean, one.low / other.high, one.high / other.low, fast.count)
+    times = slow.over(fast)
     ours = f"{ratio(times.mean)}, k = {row['k']:,}"
-    if result["examples"] < figures_of_the_paper.TABLE_1_EXAMPLES / 2:
-        return Verdict(
-            Outcome.UNKNOWN, ours, f"The times of {result['examples']:,} training examples say nothing of 392,702."
-        )
-    said = "" if times.low is None else f", 95 % interval {ratio(times.low)} to {ratio(times.high)}"
-    return Verdict(
-        above(times, limit), ours, f"{slow.mean:,.1f} s against {fast.mean:,.2f} s on one device{said}; limit {limit}x."
-    )
+    told = f"{words} {seconds(slow.mean)}, ours with k = {row['k']:,} {seconds(fast.mean)}, on one device"
+    examples, theirs = result["examples"], figures_of_the_paper.TABLE_1_EXAMPLES
+    if examples < theirs / 2:
+        return Verdict(Outcome.UNKNOWN, ours, f"{told}; times of {examples:,} examples say nothing of {theirs:,}.")
+    between = "" if times.low is None else f": {ratio(times.low)} to {ratio(times.high)}"
+    return Verdict(above(times, limit), ours, f"{told}{between}; limit {limit}x.")
 
 
 # --- Figure 3 (a) -----------------------------------------------------------------------------------------------------
