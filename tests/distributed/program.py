@@ -57,7 +57,7 @@ def main(asked: dict[str, Any]) -> None:
     options: dict[str, Any] = {
         "solver": SOLVERS[asked["solver"]],
         "curvature": asked.get("curvature", "gauss-newton"),
-        "damping": 0.3,
+        "damping": asked.get("damping", 0.3),
         "candidates": fastif.Nearest(6, by=asked["nearest"]) if "nearest" in asked else "all",
     }
     device = asked.get("device", "cpu")
