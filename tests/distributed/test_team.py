@@ -42,6 +42,10 @@ def test_two_processes_give_the_scores_of_one(asked: dict[str, Any]) -> None:
     assert compared(2, **asked)["error"] < 1e-9
 
 
+def test_the_strongest_alone_are_those_of_one_process() -> None:
+    assert compared(2, case="mlp_dropout", solver="cg", top=1)["error"] < 1e-9
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("asked", EVERY, ids=str)
