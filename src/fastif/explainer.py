@@ -296,11 +296,12 @@ class Explainer:
                 self._operator.check_symmetry()
                 self.model.symmetric.add(self._operator.kind)
             prepared = solver.prepare(self._operator)
-            own = getattr(prepared, "own_damping", None)
             used: CurvatureOperator = getattr(prepared, "operator", self._operator)  # perhaps over fewer examples
-            rank = min(used.size, dual_size(used))
-            wanted, spectrum = self._wanted_damping, prepared.spectrum()
-            return prepared, choose_damping(wanted, spectrum, rank=rank, weight_decay=used.weight_decay, own=own)
+            name = "spectrum" if self._wanted_damping == "auto" else "spectrum_at_hand"  # which may cost less
+            spectrum = getattr(prepared, name, prepared.spectrum)()
+            own, rank = getattr(prepared, "own_damping", None), min(used.size, dual_size(used))
+            wanted, decay = self._wanted_damping, used.weight_decay
+            return prepared, choose_damping(wanted, spectrum, rank=rank, weight_decay=decay, own=own)
 
     @cached_property
     def _eigensystem(self) -> EigenSystem:
