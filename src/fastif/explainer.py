@@ -297,11 +297,10 @@ class Explainer:
                 self.model.symmetric.add(self._operator.kind)
             prepared = solver.prepare(self._operator)
             used: CurvatureOperator = getattr(prepared, "operator", self._operator)  # perhaps over fewer examples
-            name = "spectrum" if self._wanted_damping == "auto" else "spectrum_at_hand"  # which may cost less
-            spectrum = getattr(prepared, name, prepared.spectrum)()
+            wanted = self._wanted_damping  # what it means may be known for less than what is needed to find one
+            known = prepared.spectrum if wanted == "auto" else getattr(prepared, "spectrum_at_hand", prepared.spectrum)
             own, rank = getattr(prepared, "own_damping", None), min(used.size, dual_size(used))
-            wanted, decay = self._wanted_damping, used.weight_decay
-            return prepared, choose_damping(wanted, spectrum, rank=rank, weight_decay=decay, own=own)
+            return prepared, choose_damping(wanted, known(), rank=rank, weight_decay=used.weight_decay, own=own)
 
     @cached_property
     def _eigensystem(self) -> EigenSystem:
