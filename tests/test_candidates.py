@@ -12,15 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import fastif
-from fastif import errors, metrics, ranking
+from fastif import errors, metrics, ranking, scanning
 from fastif.candidates import (
+    Ends,
     ExactIndex,
     Features,
     HeadGradients,
     Nearest,
     PerQuery,
-    StrongestOnly,
-    extremes,
     index,
     keys,
 )
@@ -537,24 +536,16 @@ def test_the_index_is_built_once_and_progress_is_told() -> None:
 
 
 @given(st.data())
-def test_the_ends_of_a_scan_in_parts_are_those_of_all_scores(data: Any) -> None:
+def test_ends_of_values_in_parts_are_those_of_all(data: Any) -> None:
     queries, examples = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 30))
     table = whole(data.draw, queries, examples)  # many are equal
-    count, together = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 12))
-    asked = []
-
-    def scan(directions: Any, ids: Tensor | None) -> Tensor:
-        asked.append(examples if ids is None else len(ids))
-        return table if ids is None else table[:, ids]
-
-    with mock.patch.object(extremes, "BYTES", together * queries * 4):
-        selection = StrongestOnly(None, examples, count)
-        values = selection.score({"weight": torch.zeros(queries, 1)}, scan, first=0)
-    ids = selection.ids(queries)
-    assert max(asked) <= together
-    assert sum(asked) == examples
-    assert values.shape == ids.shape == (queries, min(examples, 2 * count))
-    for row, kept, numbers in zip(table, values, ids, strict=True):
+    count = data.draw(st.integers(1, 6))
+    order = torch.tensor(data.draw(st.permutations(range(examples))))
+    ends = Ends(count)
+    for some in order.split(data.draw(st.integers(1, 12))):
+        ends.add(table[:, some], some.expand(queries, -1))
+    assert ends.values.shape == ends.ids.shape == (queries, min(examples, 2 * count))
+    for row, kept, numbers in zip(table, ends.values, ends.ids, strict=True):
         assert torch.equal(row[numbers], kept)
         for rank in (ranking.helpful, ranking.harmful):
             best = rank(row, torch.arange(examples), count)
@@ -566,7 +557,7 @@ def test_the_strongest_alone_are_listed_as_from_all_scores(name: str) -> None:
     it = case(name)
     explainer = fastif.Explainer(model_of(it), it.train, damping=0.1)
     every = explainer.explain(it.queries, top=3)
-    with mock.patch.object(extremes, "BYTES", 2**8):
+    with mock.patch.object(scanning, "BYTES", 2**8):
         few = explainer.explain(it.queries, top=3, scores="strongest")
     assert few.scores.values.shape[1] == 8  # three and one that comes close, of either sign
     for one, other in zip(every, few, strict=True):

@@ -117,6 +117,12 @@ class CurvatureOperator:
         other.helpers = None
         return other
 
+    def as_kind(self, kind: Kind) -> "CurvatureOperator":
+        """Return the operator of another curvature over the same examples."""
+        other = copy.copy(self)
+        other.kind = kind
+        return other
+
     @property
     def examples(self) -> int:
         """n, the number of examples that the mean runs over."""

@@ -296,11 +296,11 @@ class Explainer:
                 self._operator.check_symmetry()
                 self.model.symmetric.add(self._operator.kind)
             prepared = solver.prepare(self._operator)
-            own = getattr(prepared, "own_damping", None)
             used: CurvatureOperator = getattr(prepared, "operator", self._operator)  # perhaps over fewer examples
-            rank = min(used.size, dual_size(used))
-            wanted, spectrum = self._wanted_damping, prepared.spectrum()
-            return prepared, choose_damping(wanted, spectrum, rank=rank, weight_decay=used.weight_decay, own=own)
+            wanted = self._wanted_damping  # what it means may be known for less than what is needed to find one
+            known = prepared.spectrum if wanted == "auto" else getattr(prepared, "spectrum_at_hand", prepared.spectrum)
+            own, rank = getattr(prepared, "own_damping", None), min(used.size, dual_size(used))
+            return prepared, choose_damping(wanted, known(), rank=rank, weight_decay=used.weight_decay, own=own)
 
     @cached_property
     def _eigensystem(self) -> EigenSystem:
@@ -333,7 +333,10 @@ class Explainer:
         waiting: list[Block] = []  # solutions that are scored together: a scan costs little more for many
         with self._resources.working():
             solver, damping = self._prepared
-            selection = self._select(queries, reduce, with_contenders(exact_top) if strongest else None)
+            selection = self._select(queries, reduce)
+            if strongest and isinstance(selection, SameForAll):
+                ends = partial(self._scanner.scan_ends, notes=notes)
+                selection = StrongestOnly(self._given, with_contenders(exact_top), ends)
             most = self._resources.directions_at_once
 
             def score() -> None:
@@ -375,11 +378,10 @@ class Explainer:
             repeated = self._scanner.scan(samples, ids).double()
         return list((repeated.std(dim=0) / len(repeated) ** 0.5).tolist())
 
-    def _select(self, queries: Queries, reduce: Literal["mean"] | None, held: int | None) -> Selection:
+    def _select(self, queries: Queries, reduce: Literal["mean"] | None) -> Selection:
         if self._nearest is not None:
             return self._neighbours.select(queries.placed(), self._measure, reduce=reduce)
-        every = self._given, len(self.train)
-        return SameForAll(*every) if held is None else StrongestOnly(*every, held)
+        return SameForAll(self._given, len(self.train))
 
     @cached_property
     def _neighbours(self) -> Neighbours:

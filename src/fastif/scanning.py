@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fastif import vectors
-from fastif.candidates import Nearest, Neighbours, PartHolder, Parts, SharedIndex
+from fastif.candidates import Ends, Nearest, Neighbours, PartHolder, Parts, SharedIndex
 from fastif.candidates.parts import Ask
 from fastif.curvature import CurvatureOperator
 from fastif.data import Examples
@@ -24,6 +24,7 @@ from fastif.resources import Resources
 from fastif.scoring import Choices, scan
 from fastif.vectors import Block
 
+BYTES = 2**28  # of scores that are held at a time where only the strongest are wanted
 MakeOf = Callable[..., Tensors]
 
 
@@ -63,7 +64,11 @@ class Scanner:
         if self._team is None:
             yield True
             return
-        asked_for: dict[str, MakeOf] = {"scan": self._scored_for_leader, "keys": self._keys}
+        asked_for: dict[str, MakeOf] = {
+            "scan": self._scored_for_leader,
+            "ends": self._ends_for_leader,
+            "keys": self._keys,
+        }
         in_parts = nearest is not None and isinstance(nearest.index, SharedIndex)
         of_shares = self._holding(nearest)[1] if nearest is not None and in_parts else {}
         duties = Duties(operator, len(self._seen), asked_for, self._resources.working, of_shares)
@@ -102,6 +107,38 @@ class Scanner:
             table[:, positions] = part["values"]
             self._progress("scoring", done, len(wanted))
         return table
+
+    def scan_ends(self, directions: Block, ids: Tensor | None, count: int, *, notes: list[str]) -> Ends:
+        """Return the `count` smallest and largest scores along each direction: no more is held, sent or kept."""
+        notes.append(self._choices.of(directions).note)
+        wanted = self._seen.everyone() if ids is None else ids
+        found, what = Ends(count), f"{count} scores of each end"
+
+        def make(some: Tensor, before: int) -> Tensors:
+            return self._ends_of(some, directions, count, offset(self._progress, before, len(wanted)))
+
+        if self.leader is None:
+            for part in self._pieces.over_examples(what, directions, wanted, make):
+                found.add(part["values"], part["ids"])
+            return found
+        sent, kept = {"directions": vectors.flatten(directions)}, self._pieces.named(what, directions, wanted)
+        for done, (_, part) in self.leader.over_examples("ends", wanted, kept, sent, count=count):
+            found.add(part["values"], part["ids"])
+            self._progress("scoring", done, len(wanted))
+        return found
+
+    def _ends_of(self, ids: Tensor, directions: Block, count: int, progress: Progress = silent) -> Tensors:
+        """Score some examples, and hold the strongest alone."""
+        width, found, done = vectors.width(directions), Ends(count), 0
+        for some in ids.split(max(1, BYTES // (width * vectors.dtype(directions).itemsize))):
+            progress_of_some = offset(progress, done, len(ids))
+            scored = self._scored(some, directions, exact=False, progress=progress_of_some)["values"]
+            found.add(scored, some.expand(width, -1))
+            done += len(some)
+        return {"values": found.values, "ids": found.ids}
+
+    def _ends_for_leader(self, ids: Tensor, sent: Tensors, *, count: int) -> Tensors:
+        return self._ends_of(ids, vectors.unflatten(sent["directions"], self._resources.model.parameters), count)
 
     def _scored(self, ids: Tensor, directions: Block, *, exact: bool, progress: Progress = silent) -> Tensors:
         """Score some examples."""

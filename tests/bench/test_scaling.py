@@ -31,6 +31,7 @@ def test_stages_and_bytes(measured):
     for row in check(measured):
         assert row["bytes"] == row["formula"], row["stage"]
     assert "speed-up" in scaling.table(measured)
+    assert set(measured["ceilings"]) == {"2"}
 
 
 def test_a_page_is_made_of_it(measured, tmp_path):

@@ -57,7 +57,7 @@ def main(asked: dict[str, Any]) -> None:
     options: dict[str, Any] = {
         "solver": SOLVERS[asked["solver"]],
         "curvature": asked.get("curvature", "gauss-newton"),
-        "damping": 0.3,
+        "damping": asked.get("damping", 0.3),
         "candidates": fastif.Nearest(6, by=asked["nearest"]) if "nearest" in asked else "all",
     }
     device = asked.get("device", "cpu")
@@ -80,13 +80,13 @@ def main(asked: dict[str, Any]) -> None:
     with Team.joined(torch.device(device)) as team:
         if asked.get("store") and team.leads:
             with RunStore.begin(Path(asked["store"]), {"asked": "the same"}) as store:
-                seen = scored(model, train, queries, team, keep=store.piece, **options)
+                seen = scored(model, train, queries, team, top=asked.get("top"), keep=store.piece, **options)
         else:
-            seen = scored(model, train, queries, team, **options)
+            seen = scored(model, train, queries, team, top=asked.get("top"), **options)
         if not team.leads:
             return
         fresh = problem(asked["case"], dtype, device)[0]
-        alone = fastif.Explainer(fresh, train, **alone_options).scores(queries)
+        alone = ask(fastif.Explainer(fresh, train, **alone_options), queries, asked.get("top"))
         error = float((seen.values - alone.values).abs().max() / alone.values.abs().max())
         sent = {kind: [traffic.calls, traffic.bytes] for kind, traffic in team.sent.items()}
         parameters = sum(tensor.numel() for tensor in fresh.parameters.values())
@@ -107,13 +107,18 @@ def slowed(seconds: float, fails: int | None) -> None:
     Scanner._scored = slow  # type: ignore[method-assign]
 
 
-def scored(model: Any, train: Any, queries: Any, team: Team, **options: Any) -> Any:
+def ask(explainer: fastif.Explainer, queries: Any, top: int | None) -> fastif.Scores:
+    """Return all scores, or those of the strongest alone."""
+    return explainer.scores(queries) if top is None else explainer.explain(queries, top=top, scores="strongest").scores
+
+
+def scored(model: Any, train: Any, queries: Any, team: Team, *, top: int | None, **options: Any) -> Any:
     """Return the scores, of the leader; None of the others."""
     states = small_disk.get(team.rank)
     cache = PrefixCache() if states is None else PrefixCache(memory=0, directory=states)
     explainer = fastif.Explainer(model, train, team=team, prefix_cache=cache, **options)
     with explainer.led() as leads:
-        return explainer.scores(queries) if leads else None
+        return ask(explainer, queries, top) if leads else None
 
 
 if __name__ == "__main__":

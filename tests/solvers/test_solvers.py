@@ -324,3 +324,26 @@ def test_the_automatic_choice_takes_a_part_of_the_data_where_a_pass_would_be_lon
     monkeypatch.setitem(MOST_ROWS, "cpu", 235)
     rank = 50  # of 64 MiB; four examples have 236 rows
     assert choose_solver(operator, seed=3) == fastif.ConjugateGradient(subsample=4, preconditioner_rank=rank, seed=3)
+
+
+@pytest.mark.parametrize("curvature", CURVATURES)
+def test_the_longest_rows_shorten_the_iteration_and_change_no_answer(curvature: Any) -> None:
+    operator = operator_of("transformer", curvature)
+    damping = safe_damping("transformer", curvature)
+    block = as_block(gradients("transformer", "queries"), operator)
+    plain, rows = (
+        fastif.ConjugateGradient(tolerance=1e-9, preconditioner_rows=count).prepare(operator) for count in (0, 12)
+    )
+    one, other = plain.solve(block, damping), rows.solve(block, damping)
+    assert relative_error(vectors.flatten(other.value), vectors.flatten(one.value)) < 1e-7
+    assert other.iterations < one.iterations
+    assert "preconditioned by the longest 12 of" in rows.description
+    top = float(torch.linalg.eigvalsh(matrix("transformer", "gauss-newton")).max())
+    assert 0.5 * top < rows.spectrum_at_hand().top <= top * (1 + 1e-9)
+
+
+def test_one_preconditioner_is_used() -> None:
+    with pytest.raises(ConfigurationError, match="one preconditioner"):
+        fastif.ConjugateGradient(preconditioner_rank=3, preconditioner_rows=3)
+    with pytest.raises(ConfigurationError, match="must not be negative"):
+        fastif.ConjugateGradient(preconditioner_rows=-1)

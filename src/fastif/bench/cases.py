@@ -30,7 +30,7 @@ MOST_QUERIES = 400
 EXAMPLES = {
     "bert-base": MULTINLI,
     "minilm-sst2": 20_000,
-    "bert-mini": 2048,
+    "bert-mini": 4096,
     "tiny": 200,
     "mlp": 10_000,
     "cnn": 10_000,

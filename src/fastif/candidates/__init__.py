@@ -1,6 +1,6 @@
 """Which training examples to score: all of them, those with given numbers, or the nearest to each query."""
 
-from fastif.candidates.extremes import StrongestOnly
+from fastif.candidates.extremes import Ends, StrongestOnly
 from fastif.candidates.given import candidate_ids
 from fastif.candidates.index import BuiltIndex, ExactIndex, Index
 from fastif.candidates.keys import Features, HeadGradients, Keys
@@ -11,6 +11,7 @@ from fastif.candidates.selection import PerQuery, SameForAll, Selection
 __all__ = [
     "BuiltIndex",
     "Candidates",
+    "Ends",
     "ExactIndex",
     "Features",
     "HeadGradients",

@@ -4,52 +4,57 @@ What is held does not grow with the training set, so that a scan of any length f
 numbers of examples; how they are scored is asked for, as in selection.py.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fastif import vectors
 from fastif.candidates.selection import Scan
 from fastif.vectors import Block
 
-BYTES = 2**28  # of scores that are held on the way
+ScanEnds = Callable[[Block, Tensor | None, int], "Ends"]
+"""Returns the strongest scores along every direction among the examples with these numbers (None: all)."""
+
+
+class Ends:
+    """The `count` smallest and the `count` largest of all values that were added to each row, and their numbers.
+
+    Of equal values those with smaller numbers are held, so that the order in which they come changes nothing.
+
+    >>> ends = Ends(1)
+    >>> ends.add(torch.tensor([[3.0, 1.0]]), torch.tensor([[0, 1]]))
+    >>> ends.add(torch.tensor([[2.0, 1.0]]), torch.tensor([[2, 3]]))
+    >>> ends.values, ends.ids
+    (tensor([[3., 1.]]), tensor([[0, 1]]))
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.values: Tensor = torch.empty(0, 0)
+        self.ids: Tensor = torch.empty(0, 0, dtype=torch.int64)
+
+    def add(self, values: Tensor, ids: Tensor) -> None:
+        """Look at more values, (rows, some), and their numbers, of the same shape; what is held is kept by number."""
+        if self.values.numel():
+            values, ids = torch.cat([self.values, values], dim=1), torch.cat([self.ids, ids], dim=1)
+        held = [_ends(row, numbers, self.count) for row, numbers in zip(values, ids, strict=True)]
+        self.values = torch.stack([row[where] for row, where in zip(values, held, strict=True)])
+        self.ids = torch.stack([row[where] for row, where in zip(ids, held, strict=True)])
 
 
 class StrongestOnly:
-    """The `count` smallest and the `count` largest scores of each query; of equal ones those with smaller numbers.
+    """The `count` smallest and the `count` largest scores of each query, of chosen examples or of all (None)."""
 
-    Args:
-        chosen: the numbers of the examples that are scored; None for all.
-        total: how many examples there are.
-        count: how many are held of each end.
-    """
-
-    def __init__(self, chosen: Tensor | None, total: int, count: int) -> None:
-        self._chosen, self._total, self._count = chosen, total, count
+    def __init__(self, chosen: Tensor | None, count: int, scan_ends: ScanEnds) -> None:
+        self._chosen, self._count, self._scan_ends = chosen, count, scan_ends
         self._ids: list[Tensor] = []
 
     def score(self, directions: Block, scan: Scan, *, first: int) -> Tensor:
         """Return what is held of the scores along each direction, in the order of the examples' numbers."""
-        width = vectors.width(directions)
-        together = max(1, BYTES // (width * vectors.dtype(directions).itemsize))
-        scored = self._total if self._chosen is None else len(self._chosen)
-        values = torch.empty(width, 0, dtype=vectors.dtype(directions))
-        ids = torch.empty(width, 0, dtype=torch.int64)
-        for start in range(0, scored, together):
-            some = self._numbers(start, min(start + together, scored))
-            # the scan hears of as many as there are, so that all of them at once are told from a list of them
-            new = scan(directions, None if together >= scored and self._chosen is None else some)
-            values = torch.cat([values, new], dim=1)
-            ids = torch.cat([ids, some.expand(width, -1)], dim=1)
-            held = [_ends(row, numbers, self._count) for row, numbers in zip(values, ids, strict=True)]
-            values = torch.stack([row[where] for row, where in zip(values, held, strict=True)])
-            ids = torch.stack([row[where] for row, where in zip(ids, held, strict=True)])
-        self._ids.append(ids)
-        return values
-
-    def _numbers(self, start: int, stop: int) -> Tensor:
-        return torch.arange(start, stop, device="cpu") if self._chosen is None else self._chosen[start:stop]
+        found = self._scan_ends(directions, self._chosen, self._count)
+        self._ids.append(found.ids)
+        return found.values
 
     def ids(self, queries: int) -> Tensor:
         """Return the numbers of what is held, (queries, K)."""
@@ -62,14 +67,13 @@ class StrongestOnly:
 
 def _ends(values: Tensor, numbers: Tensor, count: int) -> Tensor:
     """Return the positions of the smallest and the largest values, in the order of their numbers."""
-    if len(values) <= 2 * count:
-        return torch.argsort(numbers)
     by_number = torch.argsort(numbers)
+    if len(values) <= 2 * count:
+        return by_number
     held = torch.zeros(len(values), dtype=torch.bool)
-    for sign in (1, -1):
-        edge = (values * sign).kthvalue(count).values
-        near = by_number[((values * sign)[by_number] <= edge)]
-        held[near[torch.argsort((values * sign)[near], stable=True)][:count]] = True
+    for strength in (values, -values):
+        near = by_number[strength[by_number] <= strength.kthvalue(count).values]
+        held[near[torch.argsort(strength[near], stable=True)][:count]] = True
     # where both ends took the same ones, as of many equal values, the first of the others make up the number
     missing = 2 * count - int(held.sum())
     held[by_number[~held[by_number]][:missing]] = True

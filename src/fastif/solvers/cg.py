@@ -1,8 +1,9 @@
 r"""ConjugateGradient: many right-hand sides at once, each with coefficients of its own, one product with H for all.
 
 Every iteration is one pass over the data whatever the number of queries, and queries that have converged leave the
-block. A Nystrom preconditioner takes out the few large eigenvalues that make the iteration long. Residuals are true
-ones: the recurrence drifts in float32, so that the solve ends with a fresh product and goes on if that says so.
+block. A preconditioner (Nystrom's, or the longest Jacobian rows) takes out the few large eigenvalues that make the
+iteration long. Residuals are true ones: the recurrence drifts in float32, so that the solve ends with a fresh product
+and goes on if that says so.
 """
 
 import math
@@ -25,9 +26,11 @@ from fastif.errors import (
 from fastif.solvers.base import Solution, check_damping, default_tolerance, relative_residual
 from fastif.solvers.multishift import multishift
 from fastif.solvers.nystrom import Nystrom
+from fastif.solvers.row_preconditioner import LongestRows
 from fastif.spectrum import Spectrum, lanczos_spectrum
 from fastif.vectors import Block
 
+Preconditioner = Nystrom | LongestRows
 REFINEMENTS = 3  # restarts from the true residual before the result is called not converged
 
 
@@ -41,6 +44,7 @@ class ConjugateGradient:
         max_iterations: products with H at most.
         preconditioner_rank: eigenvectors of H to take out beforehand by a Nystrom sketch,
             at one pass of so many vectors.
+        preconditioner_rows: instead, Jacobian rows to take out, the longest of all examples; for the Hessian too.
         subsample: take H over so many examples, drawn once; all of them unless given.
         seed: of the sketch and the subsample.
     """
@@ -48,6 +52,7 @@ class ConjugateGradient:
     tolerance: float | None = None
     max_iterations: int = 1000
     preconditioner_rank: int = 0
+    preconditioner_rows: int = 0
     subsample: int | None = None
     seed: int = 0
 
@@ -56,21 +61,26 @@ class ConjugateGradient:
             raise ConfigurationError(f"tolerance must lie between 0 and 1, not {self.tolerance}.")
         if self.max_iterations < 1:
             raise ConfigurationError(f"max_iterations must be at least 1, not {self.max_iterations}.")
-        if self.preconditioner_rank < 0:
-            raise ConfigurationError(f"preconditioner_rank must not be negative, not {self.preconditioner_rank}.")
+        if min(self.preconditioner_rank, self.preconditioner_rows) < 0:
+            found = self.preconditioner_rank, self.preconditioner_rows
+            raise ConfigurationError(f"preconditioner_rank and preconditioner_rows must not be negative, not {found}.")
+        if self.preconditioner_rank and self.preconditioner_rows:
+            raise ConfigurationError("give preconditioner_rank or preconditioner_rows: one preconditioner is used.")
 
     def prepare(self, operator: CurvatureOperator) -> "PreparedConjugateGradient":
         """Draw the subsample and sketch the preconditioner."""
         operator = operator.subsample(self.subsample, seed=self.seed)
         rank = min(self.preconditioner_rank, operator.size)
-        sketch = Nystrom.sketch(operator, rank=rank, seed=self.seed) if rank else None
+        sketch: Preconditioner | None = Nystrom.sketch(operator, rank=rank, seed=self.seed) if rank else None
+        if self.preconditioner_rows:
+            sketch = LongestRows(operator, self.preconditioner_rows)
         return PreparedConjugateGradient(self, operator, sketch)
 
 
 class PreparedConjugateGradient:
     """Conjugate gradients on one operator."""
 
-    def __init__(self, knobs: ConjugateGradient, operator: CurvatureOperator, sketch: Nystrom | None) -> None:
+    def __init__(self, knobs: ConjugateGradient, operator: CurvatureOperator, sketch: Preconditioner | None) -> None:
         self.knobs, self.operator, self.sketch = knobs, operator, sketch
         self._spectrum: Spectrum | None = None
         self.tolerance = knobs.tolerance or default_tolerance(operator)
@@ -81,13 +91,17 @@ class PreparedConjugateGradient:
         used, every = self.operator.examples, len(self.operator.data)
         share = "" if used == every else f" of {every:,}"
         words = f"conjugate gradients on {used:,}{share} examples"
-        return words + (f", Nystrom preconditioner of rank {self.sketch.rank}" if self.sketch else "")
+        return words + (f", {self.sketch.description}" if self.sketch else "")
 
     def spectrum(self) -> Spectrum:
         """Return the Lanczos estimate of H's spectrum, made once."""
         if self._spectrum is None:
             self._spectrum = lanczos_spectrum(self.operator, seed=self.knobs.seed)
         return self._spectrum
+
+    def spectrum_at_hand(self) -> Spectrum:
+        """Return what says what a given damping means: of preconditioning rows, or else as where one is to be found."""
+        return self.sketch.spectrum() if isinstance(self.sketch, LongestRows) else self.spectrum()
 
     def moved(self, operator: CurvatureOperator) -> "PreparedConjugateGradient":
         """Return the same on the curvature at other weights, close by.

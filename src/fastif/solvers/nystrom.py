@@ -36,7 +36,7 @@ class Nystrom:
         if operator.kind != "gauss-newton":
             raise ConfigurationError(
                 "a Nystrom preconditioner needs a matrix without negative eigenvalues: use curvature='gauss-newton', "
-                "or preconditioner_rank=0."
+                "or preconditioner_rows in place of preconditioner_rank."
             )
         like = operator.model.parameters
         test = torch.linalg.qr(vectors.flatten(vectors.random(like, rank, seed=seed)).T).Q.T
@@ -66,6 +66,11 @@ class Nystrom:
     def rank(self) -> int:
         """The number of eigenvectors kept."""
         return len(self.values)
+
+    @property
+    def description(self) -> str:
+        """In a few words, what it is made of."""
+        return f"Nystrom preconditioner of rank {self.rank}"
 
     def solve(self, block: Block, damping: float) -> Block:
         """Apply P^-1 to every vector of the block."""

@@ -101,15 +101,7 @@ class PreparedWoodbury:
 
     def spectrum(self) -> Spectrum:
         """Return all eigenvalues; those of directions that no row points to are one number."""
-        decay = self.operator.weight_decay
-        values = self.values[-self.operator.size :].cpu() / self.operator.examples + decay
-        weights = torch.ones_like(values)
-        missing = self.operator.size - len(values)
-        if missing > 0:
-            values, weights = (
-                torch.cat([it, it.new_tensor([end])]) for it, end in ((values, decay), (weights, missing))
-            )
-        return Spectrum(values, weights, exact=self.rows.count == self.rows.seen)
+        return spectrum_of_rows(self.rows, self.values)
 
     def solve(self, block: Block, damping: float) -> Solution:
         """Solve for every vector of the block."""
@@ -147,3 +139,15 @@ class PreparedWoodbury:
     def _inverse(self, right: Tensor, shift: float) -> Tensor:
         """Return (A A^T + shift I)^-1 for each row."""
         return ((right @ self._rotation) / (self.values + shift)) @ self._rotation.T
+
+
+def spectrum_of_rows(rows: KeptRows, values: Tensor) -> Spectrum:
+    """Return the spectrum of a mean of rows, by the eigenvalues of their inner products."""
+    operator = rows.operator
+    decay = operator.weight_decay
+    values = values[-operator.size :].cpu() / operator.examples + decay
+    weights = torch.ones_like(values)
+    missing = operator.size - len(values)
+    if missing > 0:
+        values, weights = (torch.cat([it, it.new_tensor([end])]) for it, end in ((values, decay), (weights, missing)))
+    return Spectrum(values, weights, exact=rows.count == rows.seen)

@@ -80,9 +80,10 @@ def run(plan: Plan) -> dict[str, Any]:
         for size in range(2)
         if count > 1
     ]
+    ceilings = {str(count): max(each["ceiling"] for each in found[count, team]) for count, team in ways if count > 1}
     plain = {**asdict(plan), "processes": counts}
     case = found[1, False][0]["case"]
-    return {"case": case, "cores": os.cpu_count(), "plan": plain, "rows": rows, "link": link}
+    return {"case": case, "cores": os.cpu_count(), "plan": plain, "rows": rows, "link": link, "ceilings": ceilings}
 
 
 def started(count: int, module: str, asked: dict[str, Any], *, team: bool) -> dict[str, Any]:
@@ -145,5 +146,11 @@ def table(result: dict[str, Any]) -> str:
         f"{plan['rounds'] * plan['repeats']} times. Calls, bytes and seconds are those of rank 0; bytes are those of "
         "the tensors, and in the seconds it waits for slower processes too: for scores, until the others made theirs."
     )
+    if result["ceilings"]:
+        most = ", ".join(f"{count}: {times:.2f}x" for count, times in result["ceilings"].items())
+        note += (
+            f" What the machine itself gives, by matrix products of one thread in all processes at once: {most}. That "
+            "is less than the number of processes where two threads share a core, or others the machine."
+        )
     columns = ["stage", "processes", "time", "speed-up", "calls", "sent", "sending and waiting"]
     return markdown(columns, rows) + "\n\n" + note

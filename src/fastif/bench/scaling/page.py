@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from fastif.bench import index, scaling
-from fastif.bench.scaling.predict import Gpu, Machine, check, fitted_link, gpu_of, table
+from fastif.bench.scaling.predict import NUMBER, STATE_NUMBER, WIDTH, Gpu, Machine, check, fitted_link, gpu_of, table
 from fastif.measuring.words import markdown, seconds
 
 Run = dict[str, Any]
@@ -128,13 +128,18 @@ disks by `--link` and `--disk`. It assumes that
 
 def _breaks(gpu: Gpu) -> str:
     lost, every = gpu.scan_from_memory / gpu.scan, gpu.state_bytes
-    return f"""What breaks first, in this order:
+    tokens = 3 * NUMBER * every / (WIDTH * STATE_NUMBER)
+    return f"""What breaks as the training set and the number of GPUs grow:
 
-1. **Memory of states.** They leave the GPU first, after which a scan takes {lost:.1f} times as long, and then main
-   memory. From there on the disk sets the time.
-2. **Disk.** The states of 1e9 examples of this length have {every / 1e3:.0f} TB together.
-3. **Rank 0.** The scores of all examples come together there, 4 bytes for each example and query: 4 GB for one query
-   at 1e9, 1.6 TB for 400. [Candidates](candidates.md) are the way out.
-4. **All-reduce.** It does not grow with the number of examples, and does not fall with the number of GPUs.
-5. **Chunks.** A chunk of at most 8,192 examples is the smallest part that is dealt out: 64 GPUs want half a million
-   examples and more."""
+- **Memory of states**, first of all. They leave the GPU, after which a scan takes {lost:.1f} times as long, and then
+  main memory. From there on the disk sets the time.
+- **Disk.** The states of 1e9 examples of this length have {every / 1e3:.0f} TB together.
+- **Texts.** Each process reads all of the training file, and holds its tokens, three numbers of 4 bytes for each:
+  {tokens / 1e3:.2f} TB in every process at 1e9 examples. Only states, keys and scores are shared out so far.
+- **Rank 0.** The scores of all examples come together there, 4 bytes for each example and query: 4 GB for one query
+  at 1e9, 1.6 TB for 400. [Candidates](candidates.md) are the way out.
+- **All-reduce.** That of a product neither grows with the number of examples nor falls with that of GPUs. That of LiSSA
+  brings all T repeats to all, for their standard error: with a repeat for each of 64 GPUs it takes longer than to scan
+  a million examples.
+- **Chunks.** A chunk of at most 8,192 examples is the smallest part that is dealt out: 64 GPUs want half a million
+  examples and more."""

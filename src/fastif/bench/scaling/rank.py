@@ -29,6 +29,7 @@ from fastif.vectors import Block
 
 DAMPING, UNREACHED = 1.0, 1e-12  # a tolerance that no solve reaches, so that all take the same number of products
 SENDS = 5  # of each size, of which the fastest counts
+MATRIX, MULTIPLICATIONS = 512, 20
 Stage = dict[str, Any]
 
 
@@ -44,9 +45,11 @@ def main(asked: dict[str, Any]) -> None:
             **_products_and_scores(case, measured, asked),
             **_repeats(case, measured, asked),
         }
-        link = None if team is None or team.ranks == 1 else _link(4 * vectors.size(case.model.parameters))
+        several = team is not None and team.ranks > 1
+        link = _link(4 * vectors.size(case.model.parameters)) if several else None
+        ceiling = _ceiling() if several else None
     if team is None or team.leads:
-        found = {"case": case.as_json(), "stages": stages, "link": link}
+        found = {"case": case.as_json(), "stages": stages, "link": link, "ceiling": ceiling}
         Path(asked["out"]).write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -171,6 +174,31 @@ def _link(most: int) -> list[dict[str, float]]:
             times.append(time.perf_counter() - began)
         rows.append({"bytes": size, "seconds": min(times)})
     return rows
+
+
+def _ceiling() -> float:
+    """Return how many times the matrix products of one process all do together: what the machine itself gives.
+
+    Less than their number where threads share a core, its memory, or the machine with somebody else.
+    """
+    matrix = torch.randn(MATRIX, MATRIX, generator=torch.Generator().manual_seed(0))
+
+    def multiply() -> float:
+        began = time.perf_counter()
+        for _ in range(MULTIPLICATIONS):
+            matrix @ matrix
+        return time.perf_counter() - began
+
+    alone = together = float("inf")
+    for _ in range(SENDS):
+        dist.barrier()
+        if dist.get_rank() == 0:
+            alone = min(alone, multiply())
+        dist.barrier()
+        slowest = torch.tensor([multiply()])
+        dist.all_reduce(slowest, dist.ReduceOp.MAX)
+        together = min(together, float(slowest))
+    return dist.get_world_size() * alone / together
 
 
 def _quiet(function: Callable[[], Any]) -> Any:

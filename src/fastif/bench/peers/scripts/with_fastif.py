@@ -24,9 +24,11 @@ METHODS = {
     "ConjugateGradient, preconditioned, loose": partial(
         explain, solver=fastif.ConjugateGradient(preconditioner_rank=100, tolerance=0.1)
     ),
-    "ConjugateGradient, Hessian": partial(explain, solver=fastif.ConjugateGradient(), curvature="hessian"),
+    "ConjugateGradient, Hessian": partial(
+        explain, solver=fastif.ConjugateGradient(preconditioner_rows=400), curvature="hessian"
+    ),
     "ConjugateGradient, Hessian, loose": partial(
-        explain, solver=fastif.ConjugateGradient(tolerance=0.1), curvature="hessian"
+        explain, solver=fastif.ConjugateGradient(preconditioner_rows=400, tolerance=0.1), curvature="hessian"
     ),
     **{
         f"Woodbury, {rows} longest rows": partial(explain, solver=fastif.Woodbury(rows=rows))
