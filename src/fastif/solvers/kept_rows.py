@@ -20,7 +20,7 @@ from fastif.errors import ConfigurationError
 from fastif.factored import add_weighted_sums, can_be_factored, inner_products
 from fastif.fitting import fitting
 from fastif.precision import wide_product
-from fastif.solvers.strong_rows import Chunk, Strongest
+from fastif.solvers.strong_rows import Chunk, Strongest, formed
 from fastif.vectors import Block
 
 BYTES, PART = 2**28, 0.1  # what gradients that are formed on the way may take: on a CPU, and of a GPU's memory
@@ -148,9 +148,9 @@ class _Formed:
         if single and isinstance(one, Outer) and isinstance(two, Outer) and _ghost_is_sooner(one, two):
             return _ghost(one, two)
         if self._rows is None:
-            self._rows = _formed(self._factors)
+            self._rows = formed(self._factors)
         mine = other is self._factors
-        return wide_product(self._rows, self._rows if mine else _formed(other))
+        return wide_product(self._rows, self._rows if mine else formed(other))
 
 
 def _ghost_is_sooner(one: Outer, two: Outer) -> bool:
@@ -169,13 +169,6 @@ def _ghost(one: Outer, two: Outer) -> Tensor:
     products: Tensor = left.mul_(right)
     (rows, positions), (others, their) = one.left.shape[:2], two.left.shape[:2]
     return products.view(rows, positions, others, their).sum(dim=(1, 3))
-
-
-def _formed(factors: list[Factor]) -> Tensor:
-    rows = factors[0].gradients()
-    for factor in factors[1:]:
-        rows = rows + factor.gradients()
-    return rows
 
 
 def _multiplied(factor: Factor, some: Tensor) -> Tensor:

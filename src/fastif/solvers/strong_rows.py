@@ -71,7 +71,7 @@ def squared_lengths(chunk: Chunk) -> Tensor:
     """Return the squared length of every row."""
     total: Tensor | float = 0.0
     for factors in chunk.values():
-        total = total + (_by_positions(factors[0]) if _is_soon(factors) else _formed(factors).square().sum(dim=1))
+        total = total + (_by_positions(factors[0]) if _is_soon(factors) else formed(factors).square().sum(dim=1))
     assert isinstance(total, Tensor)
     return total.double()
 
@@ -92,7 +92,8 @@ def _by_positions(factor: Factor) -> Tensor:
     return ((left @ left.mT) * (right @ right.mT)).sum(dim=(1, 2))
 
 
-def _formed(factors: list[Factor]) -> Tensor:
+def formed(factors: list[Factor]) -> Tensor:
+    """Return rows of one parameter, multiplied out: the sums of their factors."""
     rows = factors[0].gradients()
     for factor in factors[1:]:
         rows = rows + factor.gradients()
