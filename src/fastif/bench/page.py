@@ -49,7 +49,7 @@ def make_page(directory: Path) -> str:
         mine = [(path, run) for path, run in runs if run["bench"] == bench]
         module = _module(bench)
         if hasattr(module, "section"):  # writes everything itself
-            parts += [module.section(run).strip() for _, run in mine]
+            parts += ["\n\n".join([module.section(run).strip(), *_remarks(path)]) for path, run in mine]
         elif mine:
             parts += [f"## {title}", *(section(path, run) for path, run in mine)]
     return "\n\n".join(parts) + "\n"
@@ -81,11 +81,13 @@ def section(path: Path, run: dict[str, Any]) -> str:
     if case is not None:
         words.append(f"{case['model']}. Data: {case['data']}.")
     words.append(f"{where['hardware']}, {where['threads']} threads; {known}.")
-    words.append(run_table(run))
+    return "\n\n".join([*words, run_table(run), *_remarks(path)])
+
+
+def _remarks(path: Path) -> list[str]:
+    """Return what was written by hand beside a file of figures."""
     remarks = path.with_suffix(".txt")
-    if remarks.exists():
-        words.append(remarks.read_text(encoding="utf-8").strip())
-    return "\n\n".join(words)
+    return [remarks.read_text(encoding="utf-8").strip()] if remarks.exists() else []
 
 
 def run_table(run: dict[str, Any]) -> str:
