@@ -144,3 +144,12 @@ def test_a_full_disk_is_told_and_nothing_is_half_written(tmp_path: Path) -> None
             assert len(list((small / "run" / "parts").iterdir())) == 1
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+def test_what_a_killed_writer_left_half_written_is_removed(tmp_path: Path) -> None:
+    with RunStore.begin(tmp_path / "run", {"command": "x"}):
+        pass
+    left = tmp_path / "run" / ".scores.safetensors.0123.tmp"
+    left.write_bytes(b"half")
+    with RunStore.begin(tmp_path / "run", {"command": "x"}):
+        assert not left.exists()

@@ -64,6 +64,9 @@ class RunStore:
                 _check_same(directory, description["request"], request)
             else:
                 description = _new(request)
+            for left in directory.glob(".*.tmp"):  # of a writer that was killed: the lock says that none is at work
+                if left.is_file():
+                    left.unlink(missing_ok=True)
             store = cls(directory, description)
             store._write_description()
             yield store
