@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import fastif
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
-from fastif.errors import ConfigurationError, ConvergenceWarning, SingularMatrixError
+from fastif.errors import ConfigurationError, ConvergenceWarning, NonFiniteError, SingularMatrixError
 from fastif.solvers import kept_rows
 from fastif.solvers.kept_rows import KeptRows, demand
 from tests.problems import CORE_NAMES, as_block, gradients, matrix, operator_of, relative_error
@@ -77,13 +77,13 @@ def test_a_matrix_of_rows_that_is_a_little_wrong_is_made_good_by_refinement() ->
     prepared = fastif.Woodbury(tolerance=1e-5).prepare(operator)
     block = as_block(gradients("transformer", "queries"), operator)
     right = prepared.solve(block, 0.01)
-    prepared.values = prepared.values * 1.01  # as tf32 might leave it
+    prepared.matrix.values = prepared.matrix.values * 1.01  # as tf32 might leave it
     again = prepared.solve(block, 0.01)
     assert right.iterations == 1
     assert again.iterations > 1
     assert again.converged.all()
     assert relative_error(vectors.flatten(again.value), vectors.flatten(right.value)) < 1e-3
-    prepared.values = prepared.values * 5
+    prepared.matrix.values = prepared.matrix.values * 5
     with pytest.warns(ConvergenceWarning, match="relative residual"):
         assert not prepared.solve(block, 0.01).converged.all()
 
@@ -183,3 +183,63 @@ def test_a_float32_model_reaches_its_tolerance_without_a_word() -> None:
     exact = fastif.Explainer(fastif.TorchModel(module, "cross_entropy"), (x, y), solver=fastif.Exact())
     assert relative_error(scores.values, exact.scores((x[:5], y[:5])).values) < 1e-3
     assert max(scores.provenance["residuals"]) <= 1e-4
+
+
+def a_small_problem() -> tuple[fastif.TorchModel, Any]:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(12, 24), nn.Tanh(), nn.Linear(24, 4)).double()
+    x, y = torch.randn(60, 12, dtype=torch.float64), torch.randint(0, 4, (60,))
+    return fastif.TorchModel(module, "cross_entropy"), (x, y)
+
+
+@pytest.mark.parametrize("rows", [None, 30])
+def test_a_matrix_that_was_kept_serves_its_own_rows_alone(rows: int | None) -> None:
+    """Rows come in the order of the batches, which may be others when a run goes on."""
+    model, data = a_small_problem()
+    kept: dict[str, Any] = {}
+    made: list[str] = []
+
+    def keep(name: str, make: Any) -> Any:
+        if name not in kept:
+            made.append(name)
+            kept[name] = make()
+        return kept[name]
+
+    found = []
+    for batch_size in (16, 16, 60):
+        operator = CurvatureOperator(model, fastif.Examples(data), batch_size=batch_size, keep=keep)
+        prepared = fastif.Woodbury(rows=rows).prepare(operator)
+        block = vectors.random(model.parameters, 2, seed=1)
+        found.append(vectors.flatten(prepared.solve(block, 0.01).value))
+    assert len([name for name in made if "matrix" in name]) == 2
+    for each in found[1:]:
+        assert relative_error(each, found[0]) < 1e-9
+    for tensors in (each for name, each in kept.items() if "matrix" in name):
+        tensors["rotation"][:, 3] *= -1  # the same matrix
+        tensors["rotation"][3] *= -1  # another one: the fourth row was its negative
+    operator = CurvatureOperator(model, fastif.Examples(data), batch_size=16, keep=keep)
+    again = fastif.Woodbury(rows=rows).prepare(operator).solve(vectors.random(model.parameters, 2, seed=1), 0.01)
+    assert relative_error(vectors.flatten(again.value), found[0]) < 1e-9
+
+
+@pytest.mark.parametrize("rows", [None, 30])
+def test_a_row_that_is_not_finite_is_told_of(rows: int | None) -> None:
+    model, (x, y) = a_small_problem()
+    x[17] = 1e308  # finite, and its gradient is not
+    operator = CurvatureOperator(model, fastif.Examples((x, y)))
+    with pytest.raises(NonFiniteError):
+        fastif.Woodbury(rows=rows).prepare(operator)
+
+
+def test_rows_that_are_left_out_count_for_the_damping() -> None:
+    model, data = a_small_problem()
+    found = {}
+    for rows in (None, 60, 20):
+        explainer = fastif.Explainer(model, data, solver=fastif.Woodbury(rows=rows))
+        found[rows] = explainer.scores((data[0][:1], data[1][:1])).provenance["damping"]
+        spectrum = fastif.Woodbury(rows=rows).prepare(CurvatureOperator(model, fastif.Examples(data))).spectrum()
+        whole = fastif.Woodbury().prepare(CurvatureOperator(model, fastif.Examples(data))).spectrum()
+        assert spectrum.trace == pytest.approx(whole.trace)
+        assert float(spectrum.weights.sum()) == vectors.size(model.parameters)
+    assert found[60] == pytest.approx(found[None], rel=0.3)
+    assert found[20] == pytest.approx(found[None], rel=1.0)

@@ -9,7 +9,7 @@ and goes on if that says so.
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -101,7 +101,11 @@ class PreparedConjugateGradient:
 
     def spectrum_at_hand(self) -> Spectrum:
         """Return what says what a given damping means: of preconditioning rows, or else as where one is to be found."""
-        return self.sketch.spectrum() if isinstance(self.sketch, LongestRows) else self.spectrum()
+        if not isinstance(self.sketch, LongestRows):
+            return self.spectrum()
+        found = self.sketch.spectrum()
+        # of the Hessian the rows tell no more than about what it is
+        return replace(found, exact=found.exact and self.operator.kind == "gauss-newton")
 
     def moved(self, operator: CurvatureOperator) -> "PreparedConjugateGradient":
         """Return the same on the curvature at other weights, close by.

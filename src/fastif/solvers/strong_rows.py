@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fastif.capture import Factor, Outer
+from fastif.derivatives import require_finite
 
 Chunk = dict[str, list[Factor]]  # the factors of some rows, by the name of the parameter
 SLACK = 2  # rows are held until there are so many times as many as wanted; the weakest are then let go together
@@ -22,7 +23,7 @@ class Strongest:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.total = 0.0  # the sum of all squared lengths
+        self._total: Tensor | float = 0.0  # the sum of all squared lengths
         self.seen = 0
         self._held: list[tuple[Chunk, Tensor, Tensor]] = []  # factors, the number of each row's example, squared length
         self._count = 0
@@ -31,7 +32,7 @@ class Strongest:
     def add(self, chunk: Chunk, examples: Tensor) -> None:
         """Look at the rows of a chunk, one for each of these examples."""
         lengths = squared_lengths(chunk)
-        self.total += float(lengths.sum())
+        self._total = self._total + lengths.sum()
         self.seen += len(lengths)
         self._hold(chunk, examples, lengths, lengths > self._floor)
         if self._count > SLACK * self.most:
@@ -39,6 +40,8 @@ class Strongest:
 
     def finish(self) -> tuple[list[Chunk], list[Tensor], float]:
         """Return the rows in as few chunks as their shapes allow, their examples, and their share of the trace."""
+        total = torch.as_tensor(self._total)
+        require_finite(total)  # a row that holds a NaN is longer than none, and would be left out in silence
         if self._count > self.most:
             self._let_go()
         alike: dict[tuple[object, ...], list[tuple[Chunk, Tensor, Tensor]]] = defaultdict(list)
@@ -47,7 +50,7 @@ class Strongest:
         chunks = [_joined([chunk for chunk, _, _ in some]) for some in alike.values()]
         examples = [torch.cat([ids for _, ids, _ in some]) for some in alike.values()]
         kept = sum(float(lengths.sum()) for _, _, lengths in self._held)
-        return chunks, examples, kept / self.total if self.total else 1.0
+        return chunks, examples, kept / float(total) if total else 1.0
 
     def _hold(self, chunk: Chunk, examples: Tensor, lengths: Tensor, wanted: Tensor) -> None:
         rows = wanted.nonzero().flatten()

@@ -17,14 +17,14 @@ import warnings
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.derivatives import require_finite
 from fastif.errors import ConfigurationError, ConvergenceWarning, SingularMatrixError
 from fastif.solvers.base import Solution, check_damping, default_tolerance
-from fastif.solvers.kept_rows import KeptRows, can_be_kept
+from fastif.solvers.kept_rows import can_be_kept
+from fastif.solvers.row_matrix import RowMatrix
 from fastif.spectrum import Spectrum
 from fastif.vectors import Block
 
@@ -62,46 +62,28 @@ class Woodbury:
                 "Woodbury needs curvature='gauss-newton' and a model whose layers can all be captured: "
                 "use fastif.ConjugateGradient()."
             )
-        rows = KeptRows(operator, self.rows)
-
-        def make() -> dict[str, Tensor]:
-            gram = rows.gram()
-            require_finite(gram)
-            values, rotation = torch.linalg.eigh(gram)
-            return {"values": values.clamp(min=0.0), "rotation": rotation}  # below zero they are rounding
-
-        which = "rows" if self.rows is None else f"the {self.rows} longest rows"
-        kept = operator.keep(f"matrix of {which} over {operator.examples} examples, seed {self.seed}", make)
-        device = next(iter(operator.model.parameters.values())).device
-        return PreparedWoodbury(self, rows, kept["values"].to(device), kept["rotation"].to(device))
+        return PreparedWoodbury(self, RowMatrix(operator, self.rows))
 
 
 class PreparedWoodbury:
-    """The rows of one operator, and the eigenvalues and eigenvectors of the matrix of their inner products."""
+    """Woodbury's identity on one operator."""
 
     vectors_held = VECTORS_HELD
 
-    def __init__(self, knobs: Woodbury, rows: KeptRows, values: Tensor, rotation: Tensor) -> None:
-        self.operator, self.rows = rows.operator, rows
-        self.values, self._rotation = values, rotation
-        self.tolerance = knobs.tolerance or default_tolerance(rows.operator)
+    def __init__(self, knobs: Woodbury, matrix: RowMatrix) -> None:
+        self.operator, self.matrix, self.rows = matrix.operator, matrix, matrix.rows
+        self.tolerance = knobs.tolerance or default_tolerance(matrix.operator)
 
     @property
     def description(self) -> str:
         """In a few words, how it solves."""
         used, every = self.operator.examples, len(self.operator.data)
         share = "" if used == every else f" of {every:,}"
-        rows = f"{self.rows.count:,} Jacobian rows"
-        if self.rows.count < self.rows.seen:
-            rows = (
-                f"the longest {self.rows.count:,} of {self.rows.seen:,} Jacobian rows "
-                f"({self.rows.share_of_trace:.1%} of the trace)"
-            )
-        return f"by Woodbury's identity, {rows} of {used:,}{share} examples"
+        return f"by Woodbury's identity, {self.matrix.description} of {used:,}{share} examples"
 
     def spectrum(self) -> Spectrum:
-        """Return all eigenvalues; those of directions that no row points to are one number."""
-        return spectrum_of_rows(self.rows, self.values)
+        """Return the spectrum of the curvature, exact where all rows are kept."""
+        return self.matrix.spectrum()
 
     def solve(self, block: Block, damping: float) -> Solution:
         """Solve for every vector of the block."""
@@ -115,15 +97,15 @@ class PreparedWoodbury:
         size = vectors.norm(block).double()
         size = torch.where(size > 0, size, 1)
         self.operator.progress("solving", 0, 100)
-        inner = self._inverse(self.rows.times(block).double(), examples * total)
+        inner = self.matrix.inverse(self.rows.times(block), examples * total)
         for attempt in range(REFINEMENTS):
             image = self.rows.summed(inner.to(vectors.dtype(block)), block)
             value = vectors.scale(vectors.add(block, image, -1.0), 1 / total)
             wrong = self.rows.times(value).double() / examples - inner
-            residual = ((wrong @ self._rotation) * self.values.sqrt()).norm(dim=1) / size
+            residual = ((wrong @ self.matrix.rotation) * self.matrix.values.sqrt()).norm(dim=1) / size
             if not bool((residual > self.tolerance).any()) or attempt == REFINEMENTS - 1:
                 break
-            inner = inner + examples * total * self._inverse(wrong, examples * total)
+            inner = inner + examples * total * self.matrix.inverse(wrong, examples * total)
         require_finite(residual)
         self.operator.progress("solving", 100, 100)
         converged = residual <= self.tolerance
@@ -135,19 +117,3 @@ class PreparedWoodbury:
                 stacklevel=3,
             )
         return Solution(value, converged.cpu(), residual.cpu(), attempt + 1, self.description)
-
-    def _inverse(self, right: Tensor, shift: float) -> Tensor:
-        """Return (A A^T + shift I)^-1 for each row."""
-        return ((right @ self._rotation) / (self.values + shift)) @ self._rotation.T
-
-
-def spectrum_of_rows(rows: KeptRows, values: Tensor) -> Spectrum:
-    """Return the spectrum of a mean of rows, by the eigenvalues of their inner products."""
-    operator = rows.operator
-    decay = operator.weight_decay
-    values = values[-operator.size :].cpu() / operator.examples + decay
-    weights = torch.ones_like(values)
-    missing = operator.size - len(values)
-    if missing > 0:
-        values, weights = (torch.cat([it, it.new_tensor([end])]) for it, end in ((values, decay), (weights, missing)))
-    return Spectrum(values, weights, exact=rows.count == rows.seen)
