@@ -5,7 +5,7 @@ unless said otherwise) and H the mean curvature over `hessian_data`: gradients o
 of the training data.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -204,16 +204,15 @@ class Explainer:
             leave = LeaveOneOut(self.model, system, damping=damping, share=share, few=few)
             weights = self._weights_in_curvature()
 
-            def make(ids: Tensor, before: int) -> Tensors:
-                progress = offset(self._progress, before, len(self.train))
-                size = self.batch_size
-                return left_out(
-                    leave, self._seen, ids=ids, weights=weights, summarise=summarise, batch_size=size, progress=progress
-                )
+            def make(chunks: Sequence[Tensor], before: int) -> list[Tensors]:
+                progress, size = offset(self._progress, before, len(self.train)), self.batch_size
+                how: dict[str, Any] = {"summarise": summarise, "batch_size": size, "progress": progress}
+                return [left_out(leave, self._seen, ids=ids, weights=weights, **how) for ids in chunks]
 
-            made_from = {"curvature": system.values, "weights": weights}
+            made_from, ids = {"curvature": system.values, "weights": weights}, self._seen.everyone()
             what = f"{summarise.__qualname__} at damping {damping}"
-            parts = self._pieces.over_examples(what, made_from, self._seen.everyone(), make)
+            made = self._pieces.over_examples(what, made_from, ids, total=len(ids), together=0, make=make)
+            parts = [part for _, part in made]
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def _weights_in_curvature(self) -> Tensor:

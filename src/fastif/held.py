@@ -56,27 +56,34 @@ class Held(Examples):
     ) -> None:
         self.__dict__.update(copy.copy(examples).__dict__)
         self._plain, self._view, self._model = examples, view, model
-        self._places = torch.full((len(examples),), -1)  # among what is stored
-        self._parts: list[Examples] = []
-        self._firsts: list[int] = []
+        self._parts: list[tuple[Tensor, Examples]] = []  # numbers in order, and the examples that have them
         self.hold(ids)
 
     def hold(self, ids: Tensor) -> None:
-        """Store the states of these examples too; they are computed when the first of them is asked for."""
-        fresh = ids[self._places[ids] < 0].unique()
-        if len(fresh):
-            first = int(self._places.max()) + 1
-            self._places[fresh] = torch.arange(first, first + len(fresh))
-            self._firsts.append(first)
-            self._parts.append(self._view(Selected(self._plain, fresh)))
+        """Store the states of these examples together; they are computed when the first of them is asked for.
+
+        A batch is cut from one part, so that all that will be asked for together has to be held together: what another
+        part holds too is stored twice.
+        """
+        if len(ids) and self._place(ids) is None:
+            some = ids.unique()
+            self._parts.append((some, self._view(Selected(self._plain, some))))
+
+    def _place(self, ids: Tensor) -> tuple[Examples, Tensor] | None:
+        """Return a part that holds all of these examples, and where; None if there is none."""
+        for numbers, part in self._parts:
+            places = torch.searchsorted(numbers, ids).clamp(max=len(numbers) - 1)
+            if torch.equal(numbers[places], ids):
+                return part, places
+        return None
 
     def batch(self, ids: Any) -> Batch:
         """Return the examples with these numbers as one batch that carries their states."""
         numbers = torch.as_tensor(ids, dtype=torch.int64, device="cpu")
-        places = self._places[numbers]
-        for part, first in zip(self._parts, self._firsts, strict=True):
-            if bool(((places >= first) & (places < first + len(part))).all()):
-                return replace(part.batch(places - first), ids=numbers)
+        found = self._place(numbers)
+        if found is not None:
+            part, places = found
+            return replace(part.batch(places), ids=numbers)
         batch = self._model.place(self._plain.batch(numbers))
         with torch.no_grad(), differentiated_once():
             states = self._model.encode(batch)

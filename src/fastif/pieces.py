@@ -4,16 +4,19 @@ A piece is told from others by its content: what it is made from, as a hash. Kno
 solution is; knows neither models nor data.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 
+import torch
 from torch import Tensor
 
 from fastif.keeping import Keep, Tensors, content_sha256, nothing_kept
+from fastif.shares import Share
 from fastif.solvers import PreparedSolver, Solution
 from fastif.solvers.base import from_tensors, to_tensors
 from fastif.vectors import Block
 
-KEPT_EXAMPLES = 8192  # what is made of so many examples is one piece
+Make = Callable[[Sequence[Tensor], int], Sequence[Tensors]]
+"""(ids of some chunks, how many examples came before them) -> what is made of each chunk"""
 
 
 class Pieces:
@@ -29,15 +32,24 @@ class Pieces:
         return from_tensors(kept, block, solver.description)
 
     def over_examples(
-        self, what: str, made_from: Tensors, ids: Tensor, make: Callable[[Tensor, int], Tensors]
-    ) -> list[Tensors]:
-        """Return what is made of all these examples, some after others: `make(ids of some, how many before them)`."""
-        parts: list[Tensors] = []
+        self, what: str, made_from: Tensors, ids: Tensor, *, total: int, together: int, make: Make
+    ) -> Iterator[tuple[Tensor, Tensors]]:
+        """Yield what is made of these of `total` examples, chunk by chunk: (positions in `ids`, that).
+
+        Chunks are those of several processes, and so are their names: what these have finished is found here, and the
+        other way round. About `together` examples are worked on at a time.
+        """
+        if self._keep is nothing_kept:
+            yield torch.arange(len(ids), device="cpu"), make([ids], 0)[0]
+            return
         keep, done = self.named(what, made_from, ids), 0
-        for some in ids.split(len(ids) if self._keep is nothing_kept else KEPT_EXAMPLES):
-            parts.append(keep(f"from {done}", lambda some=some, done=done: make(some, done)))  # type: ignore[misc]
-            done += len(some)
-        return parts
+        chunks = [positions for _, positions in Share(0, 1, total).chunks(ids)]
+        names = names_of(chunks)
+        missing = {number: ids[chunks[number]] for number, name in enumerate(names) if not is_kept(keep, name)}
+        groups = Groups(missing, make, together)
+        for number, (name, positions) in enumerate(zip(names, chunks, strict=True)):
+            yield positions, keep(name, lambda number=number, done=done: groups.take(number, done))  # type: ignore[misc]
+            done += len(positions)
 
     def named(self, what: str, made_from: Tensors, ids: Tensor) -> Keep:
         """Return how pieces of something are kept, their names made of what it is made from."""
@@ -47,3 +59,52 @@ class Pieces:
     def _identity(self, tensors: Tensors) -> str:
         """Return what tells a piece from others; a hash is not worth its time where nothing is kept."""
         return "" if self._keep is nothing_kept else content_sha256(tensors)
+
+
+class Groups:
+    """What is asked for chunk by chunk, made for several chunks at a time: a GPU has little to do with one.
+
+    Args:
+        missing: the examples of each chunk that is to be made, in the order in which they will be asked for.
+        make: makes it.
+        together: about as many examples are worked on at a time.
+    """
+
+    def __init__(self, missing: Mapping[int, Tensor], make: Make, together: int) -> None:
+        self._waiting, self._make, self._together = dict(missing), make, together
+        self._made: dict[int, Tensors] = {}
+
+    def take(self, number: int, before: int = 0) -> Tensors:
+        """Return what is made of a chunk; it is not held any longer. `before` examples came before it."""
+        if number not in self._made:
+            group: dict[int, Tensor] = {}
+            for each, ids in self._waiting.items():
+                if group and sum(map(len, group.values())) + len(ids) > self._together:
+                    break
+                group[each] = ids
+            self._made |= zip(group, self._make(list(group.values()), before), strict=True)
+            for each in group:
+                del self._waiting[each]
+        return self._made.pop(number)
+
+
+def names_of(chunks: Sized) -> list[str]:
+    """Return the names of the pieces of so many chunks."""
+    return [f"chunk {number} of {len(chunks)}" for number in range(len(chunks))]
+
+
+def is_kept(keep: Keep, name: str) -> bool:
+    """Whether a piece was kept before; it is not held, as all of them together may be large."""
+
+    def make() -> Tensors:
+        raise _NotKeptError
+
+    try:
+        keep(name, make)
+    except _NotKeptError:
+        return False
+    return True
+
+
+class _NotKeptError(Exception):
+    """A piece was looked for, and is not there."""

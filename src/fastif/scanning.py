@@ -4,7 +4,7 @@ Knows the model, its training data as seen from above the frozen layers, and how
 for.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,14 +18,14 @@ from fastif.curvature import CurvatureOperator
 from fastif.data import Examples
 from fastif.distributed import Duties, Leader, Team, share_of, work
 from fastif.keeping import Tensors, nothing_kept
-from fastif.pieces import Pieces
+from fastif.pieces import Make, Pieces
 from fastif.progress import Progress, offset, silent
 from fastif.resources import Resources
 from fastif.scoring import Choices, scan
 from fastif.vectors import Block
 
 BYTES = 2**28  # of scores that are held at a time where only the strongest are wanted
-MakeOf = Callable[..., Tensors]
+TOGETHER = {"cpu": 2048, "cuda": 2**15}  # examples that are worked on between two times that something is kept
 
 
 class Scanner:
@@ -53,6 +53,7 @@ class Scanner:
         self._seen, self._resources, self._pieces = seen, resources, pieces
         self._batch_size, self._progress, self._team = batch_size, progress, team
         self._choices = Choices(resources.model, seen)
+        self._together = TOGETHER["cuda" if resources.model.device.type == "cuda" else "cpu"]
         self.leader = Leader(team, len(seen)) if team is not None and team.leads else None
 
     @contextmanager
@@ -64,14 +65,14 @@ class Scanner:
         if self._team is None:
             yield True
             return
-        asked_for: dict[str, MakeOf] = {
+        asked_for: dict[str, Callable[..., Sequence[Tensors]]] = {
             "scan": self._scored_for_leader,
             "ends": self._ends_for_leader,
             "keys": self._keys,
         }
         in_parts = nearest is not None and isinstance(nearest.index, SharedIndex)
         of_shares = self._holding(nearest)[1] if nearest is not None and in_parts else {}
-        duties = Duties(operator, len(self._seen), asked_for, self._resources.working, of_shares)
+        duties = Duties(operator, len(self._seen), self._together, asked_for, self._resources.working, of_shares)
         if self.leader is None:
             work(self._team, duties)
             yield False
@@ -87,26 +88,32 @@ class Scanner:
             notes.append(self._choices.of(directions).note)
         wanted = self._seen.everyone() if ids is None else ids
         what = "exact scores" if exact else "scores"
-        if self.leader is not None:
-            return self._scan_together(what, directions, wanted, exact=exact)
-
-        def make(some: Tensor, before: int) -> Tensors:
-            progress = offset(self._progress, before, len(wanted))
-            return self._scored(some, directions, exact=exact, progress=progress)
-
-        return torch.cat([part["values"] for part in self._pieces.over_examples(what, directions, wanted, make)], 1)
-
-    def _scan_together(self, what: str, directions: Block, wanted: Tensor, *, exact: bool) -> Tensor:
-        """Score as one of a team, each process its own examples."""
-        assert self.leader is not None
-        sent = {"directions": vectors.flatten(directions)}
         table = torch.empty(vectors.width(directions), len(wanted), dtype=vectors.dtype(directions))
-        self._progress("scoring", 0, len(wanted))
-        kept = self._pieces.named(what, directions, wanted)
-        for done, (positions, part) in self.leader.over_examples("scan", wanted, kept, sent, exact=exact):
+
+        def make(chunks: Sequence[Tensor], before: int) -> list[Tensors]:
+            progress = offset(self._progress, before, len(wanted))
+            return self._scored(chunks, directions, exact=exact, progress=progress)
+
+        for positions, part in self._over("scan", what, directions, wanted, make, exact=exact):
             table[:, positions] = part["values"]
-            self._progress("scoring", done, len(wanted))
         return table
+
+    def _over(
+        self, duty: str, what: str, directions: Block, wanted: Tensor, make: Make, **given: Any
+    ) -> Iterator[tuple[Tensor, Tensors]]:
+        """Yield what is made of examples, chunk by chunk: by this process alone, or by each of its own examples."""
+        if self.leader is None:
+            how = {"total": len(self._seen), "together": self._together}
+            yield from self._pieces.over_examples(what, directions, wanted, **how, make=make)
+            return
+        sent, done = {"directions": vectors.flatten(directions)}, 0
+        self._progress("scoring", 0, len(wanted))
+        for positions, part in self.leader.over_examples(
+            duty, wanted, self._pieces.named(what, directions, wanted), sent, **given
+        ):
+            yield positions, part
+            done += len(positions)
+            self._progress("scoring", done, len(wanted))
 
     def scan_ends(self, directions: Block, ids: Tensor | None, count: int, *, notes: list[str]) -> Ends:
         """Return the `count` smallest and largest scores along each direction: no more is held, sent or kept."""
@@ -114,49 +121,52 @@ class Scanner:
         wanted = self._seen.everyone() if ids is None else ids
         found, what = Ends(count), f"{count} scores of each end"
 
-        def make(some: Tensor, before: int) -> Tensors:
-            return self._ends_of(some, directions, count, offset(self._progress, before, len(wanted)))
+        def make(chunks: Sequence[Tensor], before: int) -> list[Tensors]:
+            return self._ends_of(chunks, directions, count, offset(self._progress, before, len(wanted)))
 
-        if self.leader is None:
-            for part in self._pieces.over_examples(what, directions, wanted, make):
-                found.add(part["values"], part["ids"])
-            return found
-        sent, kept = {"directions": vectors.flatten(directions)}, self._pieces.named(what, directions, wanted)
-        for done, (_, part) in self.leader.over_examples("ends", wanted, kept, sent, count=count):
+        for _, part in self._over("ends", what, directions, wanted, make, count=count):
             found.add(part["values"], part["ids"])
-            self._progress("scoring", done, len(wanted))
         return found
 
-    def _ends_of(self, ids: Tensor, directions: Block, count: int, progress: Progress = silent) -> Tensors:
-        """Score some examples, and hold the strongest alone."""
-        width, found, done = vectors.width(directions), Ends(count), 0
-        for some in ids.split(max(1, BYTES // (width * vectors.dtype(directions).itemsize))):
-            progress_of_some = offset(progress, done, len(ids))
-            scored = self._scored(some, directions, exact=False, progress=progress_of_some)["values"]
-            found.add(scored, some.expand(width, -1))
-            done += len(some)
-        return {"values": found.values, "ids": found.ids}
+    def _ends_of(
+        self, chunks: Sequence[Tensor], directions: Block, count: int, progress: Progress = silent
+    ) -> list[Tensors]:
+        """Score the examples of some chunks, and hold the strongest of each chunk alone."""
+        width, found, done = vectors.width(directions), [Ends(count) for _ in chunks], 0
+        numbers = torch.cat([torch.full_like(ids, number) for number, ids in enumerate(chunks)])
+        every, at_once = torch.cat(list(chunks)), max(1, BYTES // (width * vectors.dtype(directions).itemsize))
+        for ids, chunk in zip(every.split(at_once), numbers.split(at_once), strict=True):
+            progress_of_some = offset(progress, done, len(every))
+            values = self._scored([ids], directions, exact=False, progress=progress_of_some)[0]["values"]
+            for number in chunk.unique().tolist():
+                mine = chunk == number
+                found[number].add(values[:, mine], ids[mine].expand(width, -1))
+            done += len(ids)
+        return [{"values": each.values, "ids": each.ids} for each in found]
 
-    def _ends_for_leader(self, ids: Tensor, sent: Tensors, *, count: int) -> Tensors:
-        return self._ends_of(ids, vectors.unflatten(sent["directions"], self._resources.model.parameters), count)
+    def _ends_for_leader(self, chunks: Sequence[Tensor], sent: Tensors, *, count: int) -> list[Tensors]:
+        return self._ends_of(chunks, vectors.unflatten(sent["directions"], self._resources.model.parameters), count)
 
-    def _scored(self, ids: Tensor, directions: Block, *, exact: bool, progress: Progress = silent) -> Tensors:
-        """Score some examples."""
+    def _scored(
+        self, chunks: Sequence[Tensor], directions: Block, *, exact: bool, progress: Progress = silent
+    ) -> list[Tensors]:
+        """Score the examples of some chunks, all of them together."""
         values = scan(
             self._resources.model,
             self._seen,
             directions,
-            ids=ids,
+            ids=torch.cat(list(chunks)),
             batch_size=self._batch_size,
             progress=progress,
             choice=self._choices.of(directions),
             half=None if exact else self._resources.half,
         )
-        return {"values": values}
+        return [{"values": part.contiguous()} for part in values.split([len(ids) for ids in chunks], dim=1)]
 
-    def _scored_for_leader(self, ids: Tensor, sent: Tensors, *, exact: bool) -> Tensors:
+    def _scored_for_leader(self, chunks: Sequence[Tensor], sent: Tensors, *, exact: bool) -> list[Tensors]:
         """Score some examples along directions that were sent as one matrix."""
-        return self._scored(ids, vectors.unflatten(sent["directions"], self._resources.model.parameters), exact=exact)
+        directions = vectors.unflatten(sent["directions"], self._resources.model.parameters)
+        return self._scored(chunks, directions, exact=exact)
 
     def index(self, nearest: Nearest) -> Neighbours:
         """Return the index of the training data's keys, which every process of a team makes of its own examples."""
@@ -168,10 +178,10 @@ class Scanner:
         elif self.leader is not None:
             asked = {"by": nearest.by, "features": nearest.features}
             made = self.leader.over_examples("keys", self._seen.everyone(), nothing_kept, {}, **asked)
-            how["made"] = (part for _, (_, part) in made)
+            how["made"] = (part for _, part in made)
         return nearest.prepare(self._resources.model, self._seen, **how)
 
-    def _holding(self, nearest: Nearest) -> tuple[PartHolder, dict[str, MakeOf]]:
+    def _holding(self, nearest: Nearest) -> tuple[PartHolder, dict[str, Callable[..., Tensors]]]:
         """Return this process's part of an index, and what it can be asked for of it."""
         team, ids = self._team, self._seen.everyone()
         mine = ids if team is None else share_of(team, self._seen).of(ids)
@@ -180,7 +190,8 @@ class Scanner:
         holder = PartHolder(nearest.index, mine, keys_of, name=name)
         return holder, {"index": holder.build, "search": holder.search}
 
-    def _keys(self, ids: Tensor, _: Tensors, *, by: Any, features: str | None) -> Tensors:
+    def _keys(self, chunks: Sequence[Tensor], _: Tensors, *, by: Any, features: str | None) -> list[Tensors]:
         """Return the keys of some examples, for the index of a team's leader."""
         nearest = Nearest(1, by=by, features=features)
-        return nearest.keys_of(self._resources.model, self._seen, ids, batch_size=self._batch_size)
+        model, size = self._resources.model, self._batch_size
+        return [nearest.keys_of(model, self._seen, ids, batch_size=size) for ids in chunks]

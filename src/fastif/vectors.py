@@ -86,20 +86,36 @@ def add(left: Mapping[str, Tensor], right: Mapping[str, Tensor], factors: Tensor
 def advance(state: Block, kept: float, one: Block, other: Block, of_other: float) -> None:
     """Make the state `kept * state + one + of_other * other`, in place: what is large is read as few times as may be.
 
-    >>> state = {"a": torch.tensor([[1.0]])}
-    >>> advance(state, 0.5, {"a": torch.tensor([[2.0]])}, {"a": torch.tensor([[4.0]])}, 0.25)
-    >>> state["a"].item()
-    3.5
+    `one` is what `shared` makes, which is added to every equal part of the state.
+
+    >>> state, one = {"a": torch.tensor([[1.0], [3.0]])}, shared({"a": torch.tensor([[2.0]])}, 2)
+    >>> advance(state, 0.5, one, {"a": torch.tensor([[4.0], [0.0]])}, 0.25)
+    >>> state["a"].tolist()
+    [[3.5], [3.5]]
     """
     short = [name for name, tensor in state.items() if tensor.numel() < SHORT]
     for name in state.keys() - set(short):
-        torch.add(one[name], state[name], alpha=kept, out=state[name])
+        parts = state[name].unflatten(0, (-1, len(one[name])))
+        torch.add(one[name], parts, alpha=kept, out=parts)
         state[name].add_(other[name], alpha=of_other)
     if short:  # as few kernels for all of them
         states, ones, others = ([block[name] for name in short] for block in (state, one, other))
         torch._foreach_mul_(states, kept)
         torch._foreach_add_(states, ones)
         torch._foreach_add_(states, others, alpha=of_other)
+
+
+def shared(block: Mapping[str, Tensor], parts: int) -> Block:
+    """Return what is the same for so many equal parts of a state: once where that is long, and repeated where short."""
+    return {
+        name: tensor if parts * tensor.numel() >= SHORT else tensor.repeat(parts, *[1] * (tensor.ndim - 1))
+        for name, tensor in block.items()
+    }
+
+
+def repeated(block: Mapping[str, Tensor], times: int) -> Block:
+    """Return a block of all vectors, so many times one after another."""
+    return {name: tensor.repeat(times, *[1] * (tensor.ndim - 1)) for name, tensor in block.items()}
 
 
 def select(block: Mapping[str, Tensor], which: Tensor | slice) -> Block:

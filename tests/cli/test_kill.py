@@ -17,8 +17,7 @@ PROGRAM = """
 import sys
 import torch
 torch.set_num_threads(1)
-import fastif.pieces, fastif.cli.app
-fastif.pieces.KEPT_EXAMPLES = 40
+import fastif.cli.app
 print("ready", flush=True)
 sys.exit(fastif.cli.app.run(sys.argv[1:]))
 """

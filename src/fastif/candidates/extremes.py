@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fastif.candidates.selection import Scan
+from fastif.errors import NonFiniteError
 from fastif.vectors import Block
 
 ScanEnds = Callable[[Block, Tensor | None, int], "Ends"]
@@ -36,6 +37,7 @@ class Ends:
 
     def add(self, values: Tensor, ids: Tensor) -> None:
         """Look at more values, (rows, some), and their numbers, of the same shape; what is held is kept by number."""
+        _check_finite(values, ids)
         if self.values.numel():
             values, ids = torch.cat([self.values, values], dim=1), torch.cat([self.ids, ids], dim=1)
         held = [_ends(row, numbers, self.count) for row, numbers in zip(values, ids, strict=True)]
@@ -65,11 +67,27 @@ class StrongestOnly:
         return {"candidates": "all" if self._chosen is None else "given", "held": f"{self._count} of each end"}
 
 
+def _check_finite(values: Tensor, ids: Tensor) -> None:
+    """Raise for a score that is no number: it is neither among the smallest nor among the largest."""
+    bad = (~torch.isfinite(values)).nonzero()
+    if len(bad):
+        row, column = bad[0].tolist()
+        raise NonFiniteError(
+            f"The score of training id {int(ids[row, column])} is {float(values[row, column])}. Look for a NaN in the "
+            "weights or the data, or raise the damping."
+        )
+
+
 def _ends(values: Tensor, numbers: Tensor, count: int) -> Tensor:
     """Return the positions of the smallest and the largest values, in the order of their numbers."""
-    by_number = torch.argsort(numbers)
     if len(values) <= 2 * count:
-        return by_number
+        return torch.argsort(numbers)
+    # of many values few can be held: what is sorted is no more than these, and their equals
+    near = (values <= values.kthvalue(count).values) | (values >= values.kthvalue(len(values) - count + 1).values)
+    some = near.nonzero().flatten()
+    if len(some) < len(values):
+        return some[_ends(values[some], numbers[some], count)]
+    by_number = torch.argsort(numbers)
     held = torch.zeros(len(values), dtype=torch.bool)
     for strength in (values, -values):
         near = by_number[strength[by_number] <= strength.kthvalue(count).values]

@@ -14,12 +14,9 @@ from fastif.distributed import worker
 from fastif.distributed.team import Team
 from fastif.distributed.worker import Duties
 from fastif.keeping import Keep, Tensors, content_sha256
+from fastif.pieces import Groups, is_kept, names_of
 from fastif.shares import Share
 from fastif.vectors import Block
-
-
-class _NotKeptError(Exception):
-    """A piece was looked for, and is not there."""
 
 
 class Leader:
@@ -51,30 +48,27 @@ class Leader:
 
     def over_examples(
         self, what: str, ids: Tensor, keep: Keep, tensors: Tensors, **given: Any
-    ) -> Iterator[tuple[int, tuple[Tensor, Tensors]]]:
-        """Yield what is made of these examples, chunk by chunk: (how many are done, (positions in `ids`, that)).
+    ) -> Iterator[tuple[Tensor, Tensors]]:
+        """Yield what is made of these examples, chunk by chunk: (positions in `ids`, that).
 
         What is found kept is not made again; what is made is kept as soon as it is here.
         """
         assert self._duties is not None
         chunks = list(Share(self._team.rank, self._team.ranks, self._total).chunks(ids))
-        names = [f"chunk {number} of {len(chunks)}" for number in range(len(chunks))]
-        found = [_found(keep, each) for each in names]
-        missing = [number for number, each in enumerate(found) if each is None]
+        names = names_of(chunks)
+        missing = [number for number, each in enumerate(names) if not is_kept(keep, each)]
         if missing:
             # all examples are known by their number: their 8 bytes each would be the most of what is sent
             asked = {} if torch.equal(ids, torch.arange(self._total)) else {worker.IDS: ids}
             self._team.tell({"do": what, "missing": missing, "given": given}, {**asked, **tensors})
         make = self._duties.of_examples[what]
-        done = 0
-        for number, (owner, positions) in enumerate(chunks):
-            part = found[number]
-            if part is None and owner == self._team.rank:
-                part = keep(names[number], lambda p=positions: make(ids[p], tensors, **given))  # type: ignore[misc]
-            elif part is None:
-                part = keep(names[number], lambda o=owner: self._team.take(o))  # type: ignore[misc]
-            done += len(positions)
-            yield done, (positions, part)
+        mine = {number: ids[chunks[number][1]] for number in missing if chunks[number][0] == self._team.rank}
+        groups = Groups(mine, lambda some, _: make(some, tensors, **given), self._duties.together)
+        for number, (name, (owner, positions)) in enumerate(zip(names, chunks, strict=True)):
+            if owner == self._team.rank:
+                yield positions, keep(name, lambda number=number: groups.take(number))  # type: ignore[misc]
+            else:
+                yield positions, keep(name, lambda owner=owner: self._team.take(owner))  # type: ignore[misc]
 
     def of_each(self, what: str, tensors: Tensors, **given: Any) -> list[Tensors]:
         """Return what each process makes of all that it holds, by rank."""
@@ -95,15 +89,3 @@ class Leader:
 
 def _flat(block: Block) -> dict[str, Tensor]:
     return {"block": vectors.flatten(block)}
-
-
-def _found(keep: Keep, name: str) -> Tensors | None:
-    """Return a piece that was kept before, None if there is none."""
-
-    def make() -> Tensors:
-        raise _NotKeptError
-
-    try:
-        return keep(name, make)
-    except _NotKeptError:
-        return None

@@ -45,9 +45,9 @@ class Watch:
         """End: from here on nobody may miss this process."""
         self._ended.set()
         if self._others:
-            self._quietly_set(_key(self._rank), "left")
-            for thread in self._threads:
+            for thread in self._threads:  # first, as a last beat would write over the word
                 thread.join(timeout=2 * BEAT)
+            self._quietly_set(_key(self._rank), "left")
 
     def fail(self, error: BaseException) -> None:
         """Tell the others why this process ends, and wait until one of them has heard of it."""

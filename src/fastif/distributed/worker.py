@@ -4,7 +4,7 @@ The leader does its own share by the same functions. Knows an operator, solvers 
 worked on; not why.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,13 +18,16 @@ from fastif.distributed.team import END, Team
 from fastif.errors import FastifError
 from fastif.held import Held
 from fastif.keeping import Tensors
+from fastif.pieces import Groups
 from fastif.shares import Share
 from fastif.solvers.lissa import LiSSA, PreparedLiSSA
 from fastif.solvers.paper_lissa import PaperLiSSA, PreparedPaperLiSSA
 from fastif.vectors import Block
 
 IDS = "ids"  # of examples, where something is asked for of these alone
-MakeOf = Callable[..., Tensors]  # (ids of some examples, tensors that were sent, further words) -> what is made of them
+# (ids of some chunks of examples, tensors that were sent, further words) -> what is made of each chunk
+MakeOf = Callable[..., Sequence[Tensors]]
+MakeOfShare = Callable[..., Tensors]  # (tensors that were sent, further words) -> what is made of all that is held
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Duties:
     Args:
         operator: the curvature over the whole data.
         examples: how many training examples there are.
+        together: about how many of them are worked on at a time.
         of_examples: by name, what is made of examples.
         of_shares: by name, what each process makes of all that it holds.
         working: a context to work in.
@@ -41,9 +45,10 @@ class Duties:
 
     operator: CurvatureOperator
     examples: int
+    together: int
     of_examples: dict[str, MakeOf]
     working: Callable[[], AbstractContextManager[None]]
-    of_shares: dict[str, MakeOf] = field(default_factory=dict)
+    of_shares: dict[str, MakeOfShare] = field(default_factory=dict)
 
 
 def share_of(team: Team, data: Examples) -> Share:
@@ -74,7 +79,7 @@ class Repeats:
             prepared = self._prepared.get((knobs, operator))
             if prepared is None:
                 kind = PreparedPaperLiSSA if isinstance(knobs, PaperLiSSA) else PreparedLiSSA
-                prepared = self._prepared[knobs, operator] = kind(knobs, operator, runs)
+                prepared = self._prepared[knobs, operator] = kind(knobs, operator.alone(), runs)
             if isinstance(operator.data, Held):
                 operator.data.hold(operator.ids[prepared.drawn(**given)])
             mine = vectors.flatten(prepared.iterates(block, **given))
@@ -129,9 +134,11 @@ class _Worker:
         waiting: list[Any] = []
         ids = sent[IDS] if IDS in sent else torch.arange(self._duties.examples)
         share = Share(self._team.rank, self._team.ranks, self._duties.examples)
-        for number, (owner, positions) in enumerate(share.chunks(ids)):
-            if owner == self._team.rank and number in missing:
-                waiting += self._team.give(make(ids[positions], sent, **said["given"]))
+        chunks = enumerate(share.chunks(ids))
+        mine = {number: ids[some] for number, (owner, some) in chunks if owner == share.rank and number in missing}
+        groups = Groups(mine, lambda some, _: make(some, sent, **said["given"]), self._duties.together)
+        for number in mine:
+            waiting += self._team.give(groups.take(number))
         for each in waiting:
             each.wait()
 

@@ -149,11 +149,10 @@ class PreparedLiSSA:
     def iterates(self, block: Block, *, damping: float, scale: float, depth: float, weakest: float) -> Block:
         """Return the last iterate of every run, those of all vectors of the first run first."""
         operator, repeats, size, depth = self.operator, len(self.runs), self.knobs.batch_size, int(depth)
-        right = {name: tensor.repeat(repeats, *[1] * (tensor.ndim - 1)) for name, tensor in block.items()}
         shift = damping + operator.weight_decay
-        bound = DIVERGED * vectors.norm(right) / weakest
+        bound = DIVERGED * vectors.norm(block).repeat(repeats) / weakest
         ids = self._ids(depth)
-        ahead = vectors.scale(right, 1 / scale)
+        ahead = vectors.shared(vectors.scale(block, 1 / scale), repeats)
 
         def update(state: Block, image: Block) -> None:
             vectors.advance(state, 1 - shift / scale, ahead, image, -1 / (size * scale))
@@ -163,7 +162,8 @@ class PreparedLiSSA:
                 operator.progress("solving", step, depth)
                 self._check_norms(vectors.norm(state), bound, scale, damping)
 
-        state = Steps(operator, right, update, groups=repeats).run(vectors.scale(right, 0.0), ids, look)
+        start = vectors.scale(vectors.repeated(block, repeats), 0.0)
+        state = Steps(operator, block, update, groups=repeats).run(start, ids, look)
         operator.progress("solving", depth, depth)
         return state
 

@@ -145,24 +145,22 @@ class PreparedPaperLiSSA:
 
     def _through_the_model(self, block: Block, look: Callable[[int, Block], None] | None = None) -> Block:
         right, steps = self._steps(vectors.width(block))
-        for name, tensor in block.items():
-            right[name].copy_(tensor.repeat(len(self.runs), *[1] * (tensor.ndim - 1)))
-        return steps.run(right, self._ids, look or self._report)
+        for name, tensor in vectors.shared(block, len(self.runs)).items():
+            right[name].copy_(tensor)
+        return steps.run(vectors.repeated(block, len(self.runs)), self._ids, look or self._report)
 
     def _steps(self, width: int) -> tuple[Block, Steps]:
         """Return the right-hand sides of a block of this width, to be written to, and the steps that read them."""
-        if self._made is None or vectors.width(self._made[0]) != width * len(self.runs):
+        if self._made is None or self._made[1].width != width * len(self.runs):
             knobs, operator, runs = self.knobs, self.operator, len(self.runs)
-            right = {
-                name: tensor.new_empty(width * runs, *tensor.shape)
-                for name, tensor in operator.model.parameters.items()
-            }
+            like = {name: tensor.new_empty(width, *tensor.shape) for name, tensor in operator.model.parameters.items()}
+            right = vectors.shared(like, runs)
             size = self._ids.shape[1] // runs
 
             def update(state: Block, image: Block) -> None:
                 vectors.advance(state, self._kept, right, image, -1 / (size * knobs.scale))
 
-            self._made = right, Steps(operator, right, update, groups=runs, compiled=knobs.compile_steps)
+            self._made = right, Steps(operator, like, update, groups=runs, compiled=knobs.compile_steps)
         return self._made
 
     @cached_property

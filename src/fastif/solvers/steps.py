@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastif import memory
+from fastif import memory, vectors
 from fastif.batch import Batch
 from fastif.curvature import CurvatureOperator
 from fastif.solvers.fusing import fused
@@ -21,6 +21,8 @@ Update = Callable[[Block, Block], None]
 """(state, the sum over each group's examples of their curvature times its part of it): makes it the next state."""
 WARM_UPS = 3  # before a recording, as torch asks for
 OF_MEMORY = 0.1  # of a GPU, for examples laid out ahead
+# On a CPU groups go through a large model by themselves: together they would not stay in its caches.
+EXAMPLES_AT_ONCE, CACHED = 8, 2**22
 FEWEST_STEPS = 20  # less is not worth a recording
 LONGER = 1.5  # a recording is for examples of up to so many times the length of those of the next shorter one
 
@@ -32,7 +34,7 @@ class Steps:
 
     Args:
         operator: the curvature.
-        like: a block of the width of states.
+        like: a block of the width of a group's state.
         update: makes a state the next one.
         groups: equal parts that state and examples are cut into; a part of the state meets its own examples alone.
         compiled: fuse the kernels of a step before it is recorded, which pays for many thousands of steps.
@@ -43,9 +45,10 @@ class Steps:
     ) -> None:
         self._compiled = compiled
         self._operator, self._update, self._groups = operator, update, groups
-        self._state = {name: torch.empty_like(tensor) for name, tensor in like.items()}
+        self._state = vectors.repeated(like, groups)
+        self.width = vectors.width(self._state)
         self._graphs: dict[tuple[torch.Size, ...], _Graph] = {}
-        self._recordable = next(iter(like.values())).is_cuda
+        self._recordable = self._on_gpu = next(iter(like.values())).is_cuda
         # recordings run one after another, so that they may share their memory
         self._pool = torch.cuda.graph_pool_handle() if self._recordable else None
 
@@ -63,9 +66,21 @@ class Steps:
                 self._recordable = False
                 self._begin(start)
         for step, some in enumerate(ids):
-            self._update(self._state, self._operator.grouped(self._operator.batch(some), self._state, self._groups))
+            self._update(self._state, self._images(some))
             look(step, self._state)
         return {name: tensor.clone() for name, tensor in self._state.items()}
+
+    def _images(self, ids: Tensor) -> Block:
+        """Return what the curvature makes of the state, of as many groups at a time as are soonest done."""
+        each, width = len(ids) // self._groups, self.width // self._groups
+        bytes_each = width * self._operator.size * vectors.dtype(self._state).itemsize
+        at_once = self._groups if self._on_gpu else max(1, EXAMPLES_AT_ONCE // each, CACHED // bytes_each)
+        images = []
+        for first in range(0, self._groups, at_once):
+            part, count = slice(first * width, (first + at_once) * width), min(at_once, self._groups - first)
+            batch = self._operator.batch(ids[first * each : (first + at_once) * each])
+            images.append(self._operator.grouped(batch, vectors.select(self._state, part), count))
+        return images[0] if len(images) == 1 else vectors.join(images)
 
     def _begin(self, start: Block) -> None:
         for name, tensor in start.items():

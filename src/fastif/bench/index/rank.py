@@ -47,7 +47,7 @@ def main(asked: dict[str, Any]) -> None:
         if team is None:
             _lead(asked, index, holder, lambda what, sent, **given: [duties[what](sent, **given)])
             return
-        every: Any = Duties(None, asked["points"], {}, contextlib.nullcontext, duties)  # type: ignore[arg-type]
+        every: Any = Duties(None, asked["points"], 0, {}, contextlib.nullcontext, duties)  # type: ignore[arg-type]
         if not team.leads:
             work(team, every)
             return
