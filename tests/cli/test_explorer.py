@@ -9,6 +9,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+import fastif
 from fastif.cli.app import run
 from fastif.cli.live import Correction, Questions, accuracy_table, correction_of
 from fastif.cli.opened import open_run
@@ -131,6 +132,25 @@ def test_a_question_gets_what_explain_finds(folder: Path) -> None:
     first = next(stage for stage, parts in heard if parts)
     assert first == "predicting"  # which is told before the examples are found
     json.dumps(found, allow_nan=False)
+
+
+def test_what_goes_on_from_a_run_takes_its_solver(folder: Path, tmp_path: Path) -> None:
+    line = ["explain", str(folder / "model"), "--train", str(folder / "train.csv"), "--query-text", "dull"]
+    assert run([*line, "--solver", "lissa", "--seed", "3", "-o", str(tmp_path / "lissa")]) == 0
+    questions = Questions(open_run(tmp_path / "lissa"))
+    report, _ = _report()
+    questions({"text": "dull", "text_pair": None, "label": None}, report)
+    told = json.loads((tmp_path / "lissa" / "explanation.json").read_text())["queries"][0]
+    (first, *_), (stored, *_) = report.job.found["query"]["helpful"], told["helpful"]
+    assert first["index"] == stored["index"]
+    assert first["score"] == pytest.approx(stored["score"], rel=1e-3)
+    assert first["error"] == pytest.approx(stored["error"], rel=1e-3)  # which LiSSA alone has
+    assert first["error"] > 0
+    description = tmp_path / "lissa" / "run.json"
+    description.write_text(description.read_text().replace('"solver": "lissa"', '"solver": "paper"'))
+    settings = open_run(tmp_path / "lissa").settings
+    assert settings["solver"] == fastif.LiSSA.paper(seed=3)
+    assert settings["curvature"] == "hessian"
 
 
 def test_a_correction_tells_accuracy_before_and_after(folder: Path) -> None:
