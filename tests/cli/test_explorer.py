@@ -1,6 +1,8 @@
 """`fastif export`, `apply` and `serve`: the page as a file, marks applied to the data, questions to a real model."""
 
 import json
+import shlex
+import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from fastif.web.marks import as_parquet, mark_rows
 from fastif.web.payload import make_payload
 from fastif.web.server.jobs import Job, Report
 from fastif.web.source import read_run
+from tests.cli.explained import explained
 from tests.web.runs import write_run
 from tests.web.served import serving
 
@@ -79,19 +82,27 @@ def test_marks_are_read_from_every_form_that_the_page_writes(tmp_path: Path, cap
     assert "could not be read as marks" in capfd.readouterr().err
 
 
-def test_the_python_that_the_page_shows_trains_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
+def test_what_the_page_shows_trains_again_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    explained(tmp_path)
+    first = json.loads(Path("model/fastif_training.json").read_text())
     payload = make_payload(read_run(Path("why")))
     index = int(payload.arrays["train_id"][0])
-    write_rows(folder / "marks.jsonl", mark_rows(payload, {index: "remove"}))
+    write_rows(Path("marks.jsonl"), mark_rows(payload, {index: "remove"}))
     again = payload.head["again"]
     exec(again["python"], names := {})
-    rows = len((folder / "why" / "train.jsonl").read_text().splitlines())
+    rows = len(Path("why/train.jsonl").read_text().splitlines())
     assert len(names["rows"]) == rows - 1
-    assert names["trained"].record["train"]["rows_in_source"] == rows - 1
-    assert run(again["apply"].split()[1:]) == 0
+    in_python = names["trained"].record
+    shutil.rmtree("model-marked")
+    assert run(shlex.split(again["apply"])[1:]) == 0
     assert Path("train-marked.jsonl").read_text().count("\n") == rows - 1
-    assert again["train"].startswith("fastif train ")
+    assert run(shlex.split(again["train"])[1:]) == 0
+    on_the_line = json.loads(Path("model-marked/fastif_training.json").read_text())
+    for trained in (in_python, on_the_line):
+        assert trained["train"]["rows"] == rows - 1  # nothing is kept aside, as in the first training
+        assert trained["recipe"] == first["recipe"]
+        assert trained["base_sha256"] == first["base_sha256"]
 
 
 @pytest.mark.parametrize(
