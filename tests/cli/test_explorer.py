@@ -17,11 +17,13 @@ from fastif.cli.live import Correction, Questions, accuracy_table, correction_of
 from fastif.cli.opened import open_run
 from fastif.cli.rows import write_rows
 from fastif.errors import ConfigurationError
+from fastif.integrations.tables import read_table
 from fastif.web.marks import as_parquet, mark_rows
 from fastif.web.payload import make_payload
 from fastif.web.server.jobs import Job, Report
 from fastif.web.source import read_run
 from tests.cli.explained import explained
+from tests.cli.stored import store_run
 from tests.web.runs import write_run
 from tests.web.served import serving
 
@@ -60,6 +62,20 @@ def test_apply_removes_and_relabels(tmp_path: Path, capfd: pytest.CaptureFixture
     assert rows[0]["label"] == "0"  # as the file writes it, though the model calls it negative
     assert "fastif train BASE" in told["command"]
     assert "--text-pair text_pair" in told["command"]
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+def test_what_apply_writes_is_read_back_exactly(tmp_path: Path, name: str) -> None:
+    texts = ["=1+1", "-1 is less", "@ home", "+ and", "\ta tab", "'quoted", "\"so\", he said", "two\nlines", "fine"]
+    rows: list[dict[str, object]] = [
+        {"line": at + 2, "text": text, "label": ("-1", "1")[at % 2]} for at, text in enumerate(texts)
+    ]
+    path = store_run(tmp_path / "run", [None], train=rows)
+    (tmp_path / "marks.jsonl").write_text('{"index": 8, "action": "remove"}\n')
+    assert run(["apply", str(path), str(tmp_path / "marks.jsonl"), "-o", str(tmp_path / name)]) == 0
+    table = read_table(tmp_path / name, text="text", label="label")
+    assert list(table.texts) == texts[:-1]
+    assert list(map(str, table.labels or ())) == ["-1", "1"] * 4
 
 
 def test_marks_are_read_from_every_form_that_the_page_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ def apply(
     """Write the training data of a run with marks applied: without those to remove, with new labels for others."""
     check_place(out, force=force, formats=FORMATS)
     rows, counts = marked_rows(run, marks)
-    write_rows(out, rows)
+    write_rows(out, rows, to_train_on=True)
     again = Again.of(RunStore.read(run).request, pair="text_pair" in rows[0])
     command = again.command(str(out))
     told = {"file": str(out), "rows": len(rows), **{name: counts[name] for name in ACTIONS}, "command": command}
