@@ -128,6 +128,9 @@ def test_what_the_page_shows_trains_again_as_before(tmp_path: Path, monkeypatch:
         ({"action": "keep"}, "no index"),
         ({"index": 1, "action": "burn"}, "marks are keep"),
         ({"index": 1, "action": "keep", "label": "negative"}, "other data"),
+        ({"index": 1, "action": "relabel"}, "says relabel and no new_label"),
+        ({"index": 1, "action": "relabel", "new_label": None}, "says relabel and no new_label"),
+        ({"index": 1, "action": "relabel", "new_label": ""}, "says relabel and no new_label"),
     ],
 )
 def test_marks_of_other_data_are_refused(

@@ -118,6 +118,8 @@ def applied(
                 f"example {index} has the label {seen} in this run and {noted} in the marks, so that they were made on "
                 "other data. Open the explorer of this run and mark anew."
             )
+        if mark["action"] == "relabel" and not (name_of(mark.get("new_label")) or "").strip():
+            raise DataError(f"the mark of example {index} says relabel and no new_label: add it, or mark it otherwise.")
         verdicts[index] = mark
     rows = []
     for index, row in enumerate(train):
