@@ -66,7 +66,7 @@ def test_apply_removes_and_relabels(tmp_path: Path, capfd: pytest.CaptureFixture
 
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
 def test_what_apply_writes_is_read_back_exactly(tmp_path: Path, name: str) -> None:
-    texts = ["=1+1", "-1 is less", "@ home", "+ and", "\ta tab", "'quoted", "\"so\", he said", "two\nlines", "fine"]
+    texts = ["=1+1", "-1 is less", "@ home", "+ and", "\ta tab", "'quoted", '"so", he said', "two\nlines", "fine"]
     rows: list[dict[str, object]] = [
         {"line": at + 2, "text": text, "label": ("-1", "1")[at % 2]} for at, text in enumerate(texts)
     ]
