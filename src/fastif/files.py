@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-
 LEFT_BEHIND = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")  # the names that `_beside` makes
 
 

@@ -12,6 +12,8 @@ import torch
 import fastif
 from fastif.cli.app import run
 from fastif.integrations.huggingface import TextClassifier
+from fastif.web.payload import make_payload
+from fastif.web.source import read_run
 from tests.integrations.huggingface.tiny import LABELS, QUERIES, QUERY_LABELS, TEXTS, module_of, tokenizer_of
 
 NAMES = {0: "good", 1: "bad", 2: "mixed"}
@@ -409,8 +411,17 @@ def test_the_strongest_scores_alone_are_held_where_asked(
         told.append(json.loads(capsys.readouterr().out)["queries"])
     assert told[0] == told[1]
     assert fastif.Scores.load(tmp_path / "strongest" / "scores").values.shape == (len(QUERIES), 6)
-    assert run(["slices", str(tmp_path / "strongest"), "--json"]) == 0
-    capsys.readouterr()
+    choices = {
+        "each": "the 3 most helpful and the 3 most harmful training points of each query (100 were asked for",
+        "strongest": "the 3 training points of largest |I| of each query (100 were asked for",
+        "all": "the 3 lowest and the 3 highest scores of each query, which is all that the run holds",
+    }
+    for choice, words in choices.items():
+        assert run(["slices", str(tmp_path / "strongest"), "--choose", choice, "--no-pictures", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["choice"].startswith(words)
+    shown = make_payload(read_run(tmp_path / "strongest")).head
+    assert shown["choice"].startswith("the 3 most helpful and the 3 most harmful training points")
+    assert shown["comparison"]["choice"].startswith("the 3 training points of largest |I|")
     assert run([*line, "--scores", "few"]) == 2
     assert "must be 'all' or 'strongest'" in " ".join(capsys.readouterr().err.split())
 
