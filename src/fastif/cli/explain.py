@@ -116,7 +116,7 @@ def explain(
     own prediction is explained.
     """
     arguments = {name: value for name, value in locals().items() if name not in ("out", "as_json", "nproc")}
-    if several.start_over(nproc):
+    if several.start_over(nproc, device):
         return
     with Bars(quiet=as_json) as bars:
         result = perform(arguments, out, bars)
