@@ -202,6 +202,13 @@ def test_a_correction_tells_accuracy_before_and_after(folder: Path) -> None:
     assert "--anchors 'an chors.csv' --test b.csv --learning-rate 0.5" in spaced.command()
 
 
+def test_serve_takes_the_rates_that_its_page_may_ask_for(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    files = ["--anchors", str(folder / "query.csv"), "--test", str(folder / "query.csv")]
+    for rate in ("200", "-1", "0"):
+        assert run(["serve", str(folder / "why"), *files, "--learning-rate", rate]) == 2
+        assert "learning" in capfd.readouterr().err
+
+
 @pytest.fixture
 def served(folder: Path) -> Iterator[str]:
     with serving(str(folder / "why")) as url:
