@@ -78,7 +78,7 @@ def test_what_apply_writes_is_read_back_exactly(tmp_path: Path, name: str) -> No
     assert list(map(str, table.labels or ())) == ["-1", "1"] * 4
 
 
-def test_marks_are_read_from_every_form_that_the_page_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_marks_are_read_from_jsonl_csv_and_parquet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write_run(tmp_path / "run")
     rows = mark_rows(make_payload(read_run(path)), {0: "remove", 1: "label:negative", 2: "keep"})
     for name in ("marks.jsonl", "marks.csv", "marks.parquet"):

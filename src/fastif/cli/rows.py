@@ -1,8 +1,7 @@
 """Files of rows that a person or a program goes on with: csv, jsonl and parquet, by the ending of their name.
 
-jsonl and parquet hold every text exactly. csv is read by spreadsheets, which run a cell that begins with = + - or @ as
-a formula: there such a text, or one that begins with a tab or a carriage return, gets a single quote in front. Not so
-in files to train on, which are exact in every form: a label -1 must stay one.
+jsonl and parquet hold every text exactly. csv is read by spreadsheets, for which cells are guarded (web/rows.py); but
+not in files to train on, which are exact in every form: a label -1 must stay one.
 """
 
 import csv
@@ -13,9 +12,9 @@ from typing import Any
 
 from fastif.errors import ConfigurationError, StoredFileError
 from fastif.files import replacing
+from fastif.web.rows import cell
 
 FORMATS = (".csv", ".jsonl", ".parquet")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 Row = dict[str, Any]
 
 
@@ -68,12 +67,3 @@ def _parquet(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
 
 
 WRITERS = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
-
-
-def cell(value: Any) -> Any:
-    """Return a cell that no spreadsheet takes for a formula.
-
-    >>> cell("=1+1"), cell("fine"), cell(-2.5)
-    ("'=1+1", 'fine', -2.5)
-    """
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
