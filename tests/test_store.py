@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from fastif.errors import ConfigurationError, StoredFileError
+from fastif.files import replacing
 from fastif.store import RunStore
 
 REQUEST = {"model": "m", "seed": 3}
@@ -146,10 +147,43 @@ def test_a_full_disk_is_told_and_nothing_is_half_written(tmp_path: Path) -> None
         subprocess.run(["umount", small], check=True)
 
 
+KILLED = textwrap.dedent("""
+    import os, sys
+    from pathlib import Path
+    from fastif.files import making_directory, replacing
+    from fastif.store import RunStore
+    path = Path(sys.argv[1])
+    with (
+        RunStore.begin(path, {"command": "x"}) as store,
+        replacing(path / "scores.safetensors"),
+        making_directory(path / "model") as model,
+        making_directory(path / "parts" / "other"),
+        replacing(path / "parts" / "states.npy"),
+    ):
+        (model / "weights").mkdir()
+        (model / "weights" / "part.bin").write_bytes(b"half")
+        os._exit(9)
+""")
+
+
 def test_what_a_killed_writer_left_half_written_is_removed(tmp_path: Path) -> None:
-    with RunStore.begin(tmp_path / "run", {"command": "x"}):
-        pass
-    left = tmp_path / "run" / ".scores.safetensors.0123.tmp"
-    left.write_bytes(b"half")
-    with RunStore.begin(tmp_path / "run", {"command": "x"}):
-        assert not left.exists()
+    place = tmp_path / "run"
+    assert subprocess.run([sys.executable, "-c", KILLED, str(place)], check=False).returncode == 9
+    left = list(place.rglob("*.tmp"))
+    assert len(left) == 4
+    mine = [place / ".mine.tmp", place / "parts" / "states.npy", place / "notes" / left[0].name]
+    for file in mine:
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"whole")
+    with RunStore.begin(place, {"command": "x"}):
+        assert not any(each.exists() for each in left)
+        assert all(each.exists() for each in mine)
+
+
+def test_what_another_writes_at_this_moment_is_left_alone(tmp_path: Path) -> None:
+    with RunStore.begin(tmp_path, REQUEST):
+        (tmp_path / "parts").mkdir()
+        with replacing(tmp_path / "parts" / "states.npy") as temporary:
+            with pytest.raises(StoredFileError, match="open in another process"), RunStore.begin(tmp_path, REQUEST):
+                pass
+            assert temporary.exists()

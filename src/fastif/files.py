@@ -7,6 +7,7 @@ format, or the errors of fastif; an OSError goes to the caller, who knows what w
 import hashlib
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -14,11 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+LEFT_BEHIND = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")  # the names that `_beside` makes
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` that takes its place, whole and on disk, once the block has ended well."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    temporary = _beside(path)
     try:
         temporary.touch()
         mode = temporary.stat().st_mode
@@ -39,7 +42,7 @@ def making_directory(path: Path) -> Iterator[Path]:
     An OSError if something is at `path` by then, an empty directory apart.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    temporary = _beside(path)
     try:
         temporary.mkdir()
         yield temporary
@@ -56,6 +59,20 @@ def making_directory(path: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     _sync_directory(path.parent)
+
+
+def remove_left_behind(directory: Path) -> None:
+    """Remove what writers that were killed had half written in a directory; only for who knows that none is at work."""
+    found = directory.iterdir() if directory.is_dir() else ()
+    for left in [each for each in found if LEFT_BEHIND.fullmatch(each.name)]:
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
 
 
 def _sync_directory(path: Path) -> None:

@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
 from fastif.errors import ConfigurationError, StoredFileError
-from fastif.files import json_sha256, replacing, sha256
+from fastif.files import json_sha256, remove_left_behind, replacing, sha256
 from fastif.keeping import Tensors, content_sha256
 from fastif.version import __version__
 
@@ -64,9 +64,9 @@ class RunStore:
                 _check_same(directory, description["request"], request)
             else:
                 description = _new(request)
-            for left in directory.glob(".*.tmp"):  # of a writer that was killed: the lock says that none is at work
-                if left.is_file():
-                    left.unlink(missing_ok=True)
+            with _writing(directory):
+                for place in (directory, directory / PARTS):  # the lock says that nobody is at work there
+                    remove_left_behind(place)
             store = cls(directory, description)
             store._write_description()
             yield store

@@ -70,3 +70,28 @@ def test_what_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match="up to 10 edges"):
         choose_edges(SCORES)
     assert len(choose_edges(SCORES, 1)) == 4
+
+
+def test_of_scores_whose_ends_alone_are_held_no_more_are_chosen_than_is_said() -> None:
+    everything = torch.randn(3, 40, generator=torch.Generator().manual_seed(0)) + 1.0
+    whole = Scores(everything, torch.arange(40).expand(3, 40), {"train_examples": 40})
+    ids = torch.cat([everything.argsort()[:, :6], everything.argsort()[:, -6:]], dim=1)
+    held = Scores(everything.gather(1, ids), ids, {"train_examples": 40, "held": "6 of each end"})
+    for by in ("each", "strongest"):
+        for top in (2, 6, 50):
+            edges = choose_edges(held, top, by=by)  # type: ignore[arg-type]
+            assert listed(edges) == listed(choose_edges(whole, min(top, 6), by=by))  # type: ignore[arg-type]
+            assert ("50 were asked for, and the run holds no more" in edges.choice) == (top == 50)
+            assert f"the {min(top, 6)} " in edges.choice
+    edges = choose_edges(held)
+    assert len(edges) == 36
+    assert edges.choice == "the 6 lowest and the 6 highest scores of each query, which is all that the run holds"
+    assert edges.equal_counts
+
+
+def test_scores_that_are_all_held_are_all() -> None:
+    for count in (3, 5):
+        held = Scores(
+            VALUES[:, :4], torch.arange(4).expand(2, 4), {"train_examples": 4, "held": f"{count} of each end"}
+        )
+        assert choose_edges(held).choice == "all of the 4 training points that were scored for each query"

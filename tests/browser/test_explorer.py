@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from fastif.web.export import write_export
+from fastif.web.marks import marked_rows, read_marks
 from fastif.web.payload import make_payload
+from fastif.web.source import read_run
 from tests.browser.conftest import ready
-from tests.web.runs import content
+from tests.web.runs import content, write_run
 
 pytestmark = pytest.mark.browser
 
@@ -209,6 +211,38 @@ def test_marks_are_exported_and_a_reload_restores_everything(page: Any, exported
     assert state(page) == before
     assert page.locator("#detail-title").inner_text() == "The chosen prediction"
     assert chooser(page, "Predicted").input_value() == "true"
+
+
+@pytest.mark.parametrize("classes", [("negative", "positive"), ("-1", "'=1")])
+def test_the_files_that_the_page_writes_are_applied(page: Any, tmp_path: Path, classes: tuple[str, str]) -> None:
+    path = write_run(tmp_path / "run", hostile=True, classes=classes)
+    url = write_export(make_payload(read_run(path)), tmp_path / "page.html").file.as_uri()
+    ready(page, url)
+    page.locator("#queries .query").nth(2).click()
+    for at, verdict in enumerate(("remove", "keep", "relabel")):
+        choice = page.locator("#detail .mark-choice").nth(at)
+        if verdict == "relabel":
+            options = choice.locator("option").evaluate_all("all => all.map((each) => each.value)")
+            verdict = next(value for value in options if value.startswith("label:"))
+        choice.select_option(verdict)
+    found = []
+    for kind in ("jsonl", "csv"):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"Download {kind}").click()
+        download.value.save_as(tmp_path / f"marks.{kind}")
+        rows, counts = marked_rows(path, tmp_path / f"marks.{kind}")
+        assert counts == {"remove": 1, "keep": 1, "relabel": 1}
+        assert {row["label"] for row in rows} == {"0", "1"}  # as the file has them
+        texts = [row["text"] for row in read_marks(tmp_path / f"marks.{kind}")]
+        found.append((rows, texts))
+    assert found[0] == found[1]
+    assert sum(row["label"] != before["label"] for row, before in _beside(found[0][0], path)) == 1
+
+
+def _beside(rows: list[dict[str, Any]], path: Path) -> list[tuple[Any, Any]]:
+    """Rows that are left, each with what it was."""
+    before = {row["text"]: row for row in read_run(path).train}
+    return [(row, before[row["text"]]) for row in rows]
 
 
 def test_another_address_changes_the_page(page: Any, exported: str) -> None:

@@ -73,6 +73,20 @@ def test_marks_come_from_the_server_as_parquet(online: Any, served: str, tmp_pat
     assert "marks.parquet is downloaded" in online.locator("#status").inner_text()
 
 
+def test_each_form_says_what_it_asks_for(browser: Any, served: str) -> None:
+    with opened(browser, expected="status of 422") as page:  # which Chromium notes by itself
+        page.goto(served)
+        page.wait_for_selector("#live")
+        page.get_by_label("Learning rate of the steps").fill("200")
+        page.get_by_role("button", name="Correct the model").click()
+        refused = "The server refused: a learning rate must be above 0 and no more than 100"
+        page.wait_for_function("words => document.querySelector('#status').innerText === words", arg=refused)
+        page.get_by_label("A text to ask about").fill("   ")
+        page.get_by_role("button", name="Ask").click()
+        refused = "The server refused: a text must have words, and no more than 10,000 characters"
+        page.wait_for_function("words => document.querySelector('#status').innerText === words", arg=refused)
+
+
 def test_a_correction_runs_from_the_page_while_others_wait(online: Any, served: str) -> None:
     online.goto(served)
     online.wait_for_selector("#live")

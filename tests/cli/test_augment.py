@@ -15,7 +15,7 @@ from fastif.integrations.huggingface import TextClassifier
 from tests.cli.test_correct import NAMES, SETTING, flat, place, sentences, write  # noqa: F401 - place is a fixture
 from tests.integrations.huggingface.tiny import LABELS, TEXTS
 
-POOL = sentences(16, 7)
+POOL = [f"- {text}" for text in sentences(16, 7)]  # as a spreadsheet must not get it, and a training must
 POOL_LABELS = [row % 3 for row in range(16)]
 
 

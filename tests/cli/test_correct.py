@@ -191,6 +191,24 @@ def test_the_other_effect_and_the_other_update(
     assert told["plan"]["nearest"] == 6
 
 
+def test_the_solver_of_the_run_is_taken(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["explain", str(place / "model"), "--train", str(place / "train.csv"), "--query-text", "dull", "--json"]
+    assert run([*line, "--solver", "lissa", "-o", str(tmp_path / "why")]) == 0
+    capsys.readouterr()
+    sets = ["--anchors", str(place / "anchors.csv"), "--test", str(place / "test.csv"), "--draw", "3"]
+    few = ["--steps", "1", "--repeats", "1", "--effect", "retrain", "--kinds", "helpful"]
+    line = ["correct", str(tmp_path / "why"), *sets, *few]
+    assert run([*line, "--damping", "5", "--json"]) == 0
+    how = json.loads(capsys.readouterr().out)["how"]
+    assert "LiSSA" in how
+    assert "damping 5, given" in how
+    description = tmp_path / "why" / "run.json"
+    description.write_text(description.read_text().replace('"solver": "lissa"', '"solver": "paper"'))
+    assert run([*line, "--damping", "5", "-o", str(tmp_path / "corrected")]) == 2
+    assert "has a damping of its own" in flat(capsys.readouterr().err)
+    assert not (tmp_path / "corrected").exists()
+
+
 def test_a_run_that_was_stopped_goes_on(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

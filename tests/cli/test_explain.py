@@ -12,6 +12,8 @@ import torch
 import fastif
 from fastif.cli.app import run
 from fastif.integrations.huggingface import TextClassifier
+from fastif.web.payload import make_payload
+from fastif.web.source import read_run
 from tests.integrations.huggingface.tiny import LABELS, QUERIES, QUERY_LABELS, TEXTS, module_of, tokenizer_of
 
 NAMES = {0: "good", 1: "bad", 2: "mixed"}
@@ -389,13 +391,64 @@ def test_solvers_by_name(checkpoint: Path, train: Path, tmp_path: Path, capsys: 
     for name in ("exact", "woodbury", "cg", "lissa"):
         assert run([*line, "--solver", name, "--damping", "0.5"]) == 0
         found[name] = json.loads(capsys.readouterr().out)["queries"][0]["helpful"]
-    best = found["exact"][0]
+    best = found["exact"]
     for name in ("woodbury", "cg"):
-        assert found[name][0]["score"] == pytest.approx(best["score"], rel=1e-2)
+        assert [each["index"] for each in found[name]] == [each["index"] for each in best]
+        assert found[name][0]["score"] == pytest.approx(best[0]["score"], rel=1e-2)
         assert found[name][0]["error"] is None
+    assert found["lissa"][0]["index"] == best[0]["index"]
     assert found["lissa"][0]["error"] > 0
-    assert run([*line, "--solver", "paper", "--damping", "0.5"]) == 2
-    assert "has a damping of its own" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_solver_of_the_paper_by_name(
+    checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = write(tmp_path / "query.csv", QUERIES[:1], QUERY_LABELS[:1])
+    line = ["explain", str(checkpoint), "--train", str(train), "--query", str(query), "--top", "3", "--json"]
+    assert run([*line, "--freeze-layers", "3", "--solver", "paper"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["provenance"]["curvature"] == "hessian"
+    assert "the paper's LiSSA" in told["provenance"]["method"]
+    model = TextClassifier.from_pretrained(checkpoint, freeze_layers=3)
+    explainer = fastif.Explainer(
+        model, model.examples(TEXTS, LABELS), solver=fastif.Exact(), curvature="hessian", damping=50.0
+    )
+    expected = explainer.explain(model.examples(QUERIES[:1], QUERY_LABELS[:1], source="queries"), top=3)[0]
+    for kind in ("helpful", "harmful"):  # which is what damp x scale comes to
+        found, right = told["queries"][0][kind], getattr(expected, kind)
+        assert [each["index"] for each in found] == [each.index for each in right]
+        assert [each["score"] for each in found] == pytest.approx([each.score for each in right], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--scores", "few"], "'few' is not one of 'all', 'strongest'"),
+        (["--solver", "paper", "--damping", "0.5"], "has a damping of its own"),
+        (["--candidates", "few"], "must be all, auto or a number"),
+        (["--memory-budget", "lots"], "is no amount of memory"),
+        (["--per-slice", "2"], "needs slices of the queries"),
+    ],
+)
+def test_a_rejected_option_does_not_take_the_run_directory(
+    options: list[str], words: str, checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = write(tmp_path / "query.csv", QUERIES, QUERY_LABELS)
+    out = tmp_path / "run"
+    line = ["explain", str(checkpoint), "--train", str(train), "--query", str(query), "--json", "-o", str(out)]
+    assert run([*line, *options]) == 2
+    assert words in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert not out.exists()
+
+
+def test_wrong_needs_labels_before_a_run_directory_is_taken(
+    checkpoint: Path, train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = write(tmp_path / "query.csv", QUERIES)
+    line = ["explain", str(checkpoint), "--train", str(train), "--query", str(query), "--wrong"]
+    assert run([*line, "-o", str(tmp_path / "run")]) == 2
+    assert "--wrong needs one label for each query" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_strongest_scores_alone_are_held_where_asked(
@@ -409,10 +462,17 @@ def test_the_strongest_scores_alone_are_held_where_asked(
         told.append(json.loads(capsys.readouterr().out)["queries"])
     assert told[0] == told[1]
     assert fastif.Scores.load(tmp_path / "strongest" / "scores").values.shape == (len(QUERIES), 6)
-    assert run(["slices", str(tmp_path / "strongest"), "--json"]) == 0
-    capsys.readouterr()
-    assert run([*line, "--scores", "few"]) == 2
-    assert "must be 'all' or 'strongest'" in " ".join(capsys.readouterr().err.split())
+    choices = {
+        "each": "the 3 most helpful and the 3 most harmful training points of each query (100 were asked for",
+        "strongest": "the 3 training points of largest |I| of each query (100 were asked for",
+        "all": "the 3 lowest and the 3 highest scores of each query, which is all that the run holds",
+    }
+    for choice, words in choices.items():
+        assert run(["slices", str(tmp_path / "strongest"), "--choose", choice, "--no-pictures", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["choice"].startswith(words)
+    shown = make_payload(read_run(tmp_path / "strongest")).head
+    assert shown["choice"].startswith("the 3 most helpful and the 3 most harmful training points")
+    assert shown["comparison"]["choice"].startswith("the 3 training points of largest |I|")
 
 
 def test_a_long_scan_on_a_cpu_takes_candidates_unless_told_otherwise(

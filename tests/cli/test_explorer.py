@@ -1,6 +1,8 @@
 """`fastif export`, `apply` and `serve`: the page as a file, marks applied to the data, questions to a real model."""
 
 import json
+import shlex
+import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -9,15 +11,19 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+import fastif
 from fastif.cli.app import run
 from fastif.cli.live import Correction, Questions, accuracy_table, correction_of
 from fastif.cli.opened import open_run
 from fastif.cli.rows import write_rows
 from fastif.errors import ConfigurationError
+from fastif.integrations.tables import read_table
 from fastif.web.marks import as_parquet, mark_rows
 from fastif.web.payload import make_payload
 from fastif.web.server.jobs import Job, Report
 from fastif.web.source import read_run
+from tests.cli.explained import explained
+from tests.cli.stored import store_run
 from tests.web.runs import write_run
 from tests.web.served import serving
 
@@ -58,7 +64,21 @@ def test_apply_removes_and_relabels(tmp_path: Path, capfd: pytest.CaptureFixture
     assert "--text-pair text_pair" in told["command"]
 
 
-def test_marks_are_read_from_every_form_that_the_page_writes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+def test_what_apply_writes_is_read_back_exactly(tmp_path: Path, name: str) -> None:
+    texts = ["=1+1", "-1 is less", "@ home", "+ and", "\ta tab", "'quoted", '"so", he said', "two\nlines", "fine"]
+    rows: list[dict[str, object]] = [
+        {"line": at + 2, "text": text, "label": ("-1", "1")[at % 2]} for at, text in enumerate(texts)
+    ]
+    path = store_run(tmp_path / "run", [None], train=rows)
+    (tmp_path / "marks.jsonl").write_text('{"index": 8, "action": "remove"}\n')
+    assert run(["apply", str(path), str(tmp_path / "marks.jsonl"), "-o", str(tmp_path / name)]) == 0
+    table = read_table(tmp_path / name, text="text", label="label")
+    assert list(table.texts) == texts[:-1]
+    assert list(map(str, table.labels or ())) == ["-1", "1"] * 4
+
+
+def test_marks_are_read_from_jsonl_csv_and_parquet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write_run(tmp_path / "run")
     rows = mark_rows(make_payload(read_run(path)), {0: "remove", 1: "label:negative", 2: "keep"})
     for name in ("marks.jsonl", "marks.csv", "marks.parquet"):
@@ -78,19 +98,27 @@ def test_marks_are_read_from_every_form_that_the_page_writes(tmp_path: Path, cap
     assert "could not be read as marks" in capfd.readouterr().err
 
 
-def test_the_python_that_the_page_shows_trains_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
+def test_what_the_page_shows_trains_again_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    explained(tmp_path)
+    first = json.loads(Path("model/fastif_training.json").read_text())
     payload = make_payload(read_run(Path("why")))
     index = int(payload.arrays["train_id"][0])
-    write_rows(folder / "marks.jsonl", mark_rows(payload, {index: "remove"}))
+    write_rows(Path("marks.jsonl"), mark_rows(payload, {index: "remove"}))
     again = payload.head["again"]
     exec(again["python"], names := {})
-    rows = len((folder / "why" / "train.jsonl").read_text().splitlines())
+    rows = len(Path("why/train.jsonl").read_text().splitlines())
     assert len(names["rows"]) == rows - 1
-    assert names["trained"].record["train"]["rows_in_source"] == rows - 1
-    assert run(again["apply"].split()[1:]) == 0
+    in_python = names["trained"].record
+    shutil.rmtree("model-marked")
+    assert run(shlex.split(again["apply"])[1:]) == 0
     assert Path("train-marked.jsonl").read_text().count("\n") == rows - 1
-    assert again["train"].startswith("fastif train ")
+    assert run(shlex.split(again["train"])[1:]) == 0
+    on_the_line = json.loads(Path("model-marked/fastif_training.json").read_text())
+    for trained in (in_python, on_the_line):
+        assert trained["train"]["rows"] == rows - 1  # nothing is kept aside, as in the first training
+        assert trained["recipe"] == first["recipe"]
+        assert trained["base_sha256"] == first["base_sha256"]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +128,9 @@ def test_the_python_that_the_page_shows_trains_again(folder: Path, monkeypatch: 
         ({"action": "keep"}, "no index"),
         ({"index": 1, "action": "burn"}, "marks are keep"),
         ({"index": 1, "action": "keep", "label": "negative"}, "other data"),
+        ({"index": 1, "action": "relabel"}, "says relabel and no new_label"),
+        ({"index": 1, "action": "relabel", "new_label": None}, "says relabel and no new_label"),
+        ({"index": 1, "action": "relabel", "new_label": ""}, "says relabel and no new_label"),
     ],
 )
 def test_marks_of_other_data_are_refused(
@@ -133,6 +164,25 @@ def test_a_question_gets_what_explain_finds(folder: Path) -> None:
     json.dumps(found, allow_nan=False)
 
 
+def test_what_goes_on_from_a_run_takes_its_solver(folder: Path, tmp_path: Path) -> None:
+    line = ["explain", str(folder / "model"), "--train", str(folder / "train.csv"), "--query-text", "dull"]
+    assert run([*line, "--solver", "lissa", "--seed", "3", "-o", str(tmp_path / "lissa")]) == 0
+    questions = Questions(open_run(tmp_path / "lissa"))
+    report, _ = _report()
+    questions({"text": "dull", "text_pair": None, "label": None}, report)
+    told = json.loads((tmp_path / "lissa" / "explanation.json").read_text())["queries"][0]
+    (first, *_), (stored, *_) = report.job.found["query"]["helpful"], told["helpful"]
+    assert first["index"] == stored["index"]
+    assert first["score"] == pytest.approx(stored["score"], rel=1e-3)
+    assert first["error"] == pytest.approx(stored["error"], rel=1e-3)  # which LiSSA alone has
+    assert first["error"] > 0
+    description = tmp_path / "lissa" / "run.json"
+    description.write_text(description.read_text().replace('"solver": "lissa"', '"solver": "paper"'))
+    settings = open_run(tmp_path / "lissa").settings
+    assert settings["solver"] == fastif.LiSSA.paper(seed=3)
+    assert settings["curvature"] == "hessian"
+
+
 def test_a_correction_tells_accuracy_before_and_after(folder: Path) -> None:
     opened = open_run(folder / "why")
     with pytest.raises(ConfigurationError, match="both --anchors and --test"):
@@ -150,6 +200,13 @@ def test_a_correction_tells_accuracy_before_and_after(folder: Path) -> None:
     assert correction.rate == 1e-4
     spaced = Correction(opened, "an chors.csv", "b.csv", learning_rate=0.5)
     assert "--anchors 'an chors.csv' --test b.csv --learning-rate 0.5" in spaced.command()
+
+
+def test_serve_takes_the_rates_that_its_page_may_ask_for(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    files = ["--anchors", str(folder / "query.csv"), "--test", str(folder / "query.csv")]
+    for rate in ("200", "-1", "0"):
+        assert run(["serve", str(folder / "why"), *files, "--learning-rate", rate]) == 2
+        assert "learning" in capfd.readouterr().err
 
 
 @pytest.fixture

@@ -14,15 +14,21 @@ TEXTS = ("a long and dull film", "the film was good", "a fine story", "nothing h
 
 
 def write_run(
-    path: Path, *, queries: int = 12, train: int = 60, hostile: bool = False, error: float | None = 0.25
+    path: Path,
+    *,
+    queries: int = 12,
+    train: int = 60,
+    hostile: bool = False,
+    error: float | None = 0.25,
+    classes: tuple[str, str] = ("negative", "positive"),
 ) -> Path:
     """Write a run whose training file says 0 and 1 where the model says negative and positive.
 
-    `error` is the standard error of every score, None for a solver that has none.
+    `error` is the standard error of every score, None for a solver that has none; `classes` are what the model says.
     """
     labels = ("0", "1")
     evil = EVIL if hostile else ""
-    names = [f"negative{evil}", f"positive{evil}"]
+    names = [f"{name}{evil}" for name in classes]
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(queries, train, generator=generator) + torch.randn(train, generator=generator)
     rows = [

@@ -104,9 +104,9 @@ def test_a_csv_of_an_audit_is_read_without_its_marks_against_formulas(tmp_path: 
     file = tmp_path / "audit.csv"
     file.write_text("line,text\n2,'=1+1\n3,'quoted'\n")
     assert [row["text"] for row in read_run(write_run(tmp_path / "run")).train][:1]
-    from fastif.web.source import read_suspects
+    from fastif.web.rows import read_rows
 
-    assert [row["text"] for row in read_suspects(file)] == ["=1+1", "'quoted'"]
+    assert [row["text"] for row in read_rows(file, "a list")] == ["=1+1", "'quoted'"]
 
 
 def test_what_is_no_run_of_explain_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fastif.errors import StoredFileError
+from fastif.errors import DataError, StoredFileError
 from fastif.web.export import write_export
 from fastif.web.payload import make_payload
 from fastif.web.source import read_run
@@ -43,6 +43,25 @@ def test_a_story_comes_back_and_goes_along_with_its_run(tmp_path: Path) -> None:
     assert payload.head["story"] == STORY.as_json()
     written = write_export(payload, tmp_path / "page.html")
     assert written.in_words().endswith("Its story shows 2 examples.")
+
+
+def test_a_story_is_written_as_the_documentation_says(tmp_path: Path) -> None:
+    STORY.write(str(tmp_path))
+    assert read_story(tmp_path) is not None
+
+
+@pytest.mark.parametrize("rows", [[], [[]]])
+def test_a_table_without_headings_is_refused_where_it_is_made_and_where_it_is_read(
+    tmp_path: Path, rows: list[list[str]]
+) -> None:
+    with pytest.raises(DataError, match="'shares' of a story has no headings"):
+        Table("shares", rows)
+    STORY.write(tmp_path)
+    told = json.loads((tmp_path / NAME).read_text())
+    told["chapters"][0]["parts"][2]["rows"] = rows
+    (tmp_path / NAME).write_text(json.dumps(told))
+    with pytest.raises(StoredFileError, match=r"no story that this version can show: .*has no headings"):
+        read_story(tmp_path)
 
 
 def test_a_redacted_page_has_no_example_of_the_story(tmp_path: Path) -> None:

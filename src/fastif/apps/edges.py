@@ -2,7 +2,8 @@
 
 A full scan scores every pair, and most of them say next to nothing. The paper kept, for every query, all of its 1,000
 nearest training points, whatever their sign (`choose_edges(scores)` for scores of such candidates); after a full scan
-the strongest ones take their place. A score of zero is no edge, as it neither helps nor harms. Knows scores, and
+the strongest ones take their place. A score of zero is no edge, as it neither helps nor harms. Where only the ends of
+all scores were held (`scores="strongest"`), no more are chosen than are sure to be the strongest. Knows scores, and
 nothing of slices or pictures.
 """
 
@@ -86,8 +87,10 @@ def choose_edges(scores: Scores, top: int | None = None, *, by: Choice = "each")
     """
     if by not in CHOICES:
         raise ConfigurationError(f"edges are chosen by {' or '.join(CHOICES)}, not by {by!r}.")
+    held = held_of_each_end(scores)
     if top is None:
-        return _all(scores)
+        return _all(scores, held)
+    wanted, top = top, top if held is None else min(top, held)
     _check_size(len(scores) * min(top * (2 if by == "each" else 1), scores.values.shape[1]))
     ids: list[Tensor] = []
     values: list[Tensor] = []
@@ -106,6 +109,8 @@ def choose_edges(scores: Scores, top: int | None = None, *, by: Choice = "each")
     words = f"the {top:,} most helpful and the {top:,} most harmful training points of each query"
     if by == "strongest":
         words = f"the {top:,} training points of largest |I| of each query"
+    if top < wanted:
+        words += f" ({wanted:,} were asked for, and the run holds no more: fastif explain --top, or --scores all)"
     return Edges(
         np.repeat(np.arange(len(scores), dtype=np.int64), counts),
         _joined(ids, torch.int64).numpy(),
@@ -116,12 +121,27 @@ def choose_edges(scores: Scores, top: int | None = None, *, by: Choice = "each")
     )
 
 
-def _all(scores: Scores) -> Edges:
+def held_of_each_end(scores: Scores) -> int | None:
+    """Return how many of the lowest and of the highest scores are held of each query; None where all of them are.
+
+    >>> held_of_each_end(Scores(torch.rand(1, 4), torch.arange(4)[None], {"held": "2 of each end"}))
+    2
+    """
+    words = scores.provenance.get("held")
+    if words is None:
+        return None
+    count, columns = int(str(words).split()[0]), scores.values.shape[1]
+    return None if columns < 2 * count or columns == scores.provenance.get("train_examples") else count
+
+
+def _all(scores: Scores, held: int | None) -> Edges:
     _check_size(scores.values.numel())
     queries, columns = scores.values.nonzero(as_tuple=True)
     values, ids = scores.values[queries, columns].double(), scores.train_ids[queries, columns]
     words = f"all of the {scores.values.shape[1]:,} training points that were scored for each query"
-    return Edges(queries.numpy(), ids.numpy(), values.numpy(), len(scores), words)
+    if held is not None:
+        words = f"the {held:,} lowest and the {held:,} highest scores of each query, which is all that the run holds"
+    return Edges(queries.numpy(), ids.numpy(), values.numpy(), len(scores), words, equal_counts=held is not None)
 
 
 def _joined(parts: list[Tensor], dtype: torch.dtype) -> Tensor:

@@ -30,6 +30,7 @@ from fastif.cli import (
     rerun,
     retrain,
     serve,
+    several,
     simulate,
     slices,
     tradeoff,
@@ -94,6 +95,14 @@ def options(
 def run(arguments: list[str] | None = None) -> int:
     """Run the program and return its exit status."""
     line = list(sys.argv[1:] if arguments is None else arguments)
+    asked = several.LINE.set(line)
+    try:
+        return _run(line)
+    finally:
+        several.LINE.reset(asked)
+
+
+def _run(line: list[str]) -> int:
     debug = "--debug" in line or bool(os.environ.get("FASTIF_DEBUG"))
     line = [word for word in line if word != "--debug"]
     warnings.showwarning = _show_warning
@@ -107,16 +116,15 @@ def run(arguments: list[str] | None = None) -> int:
     except FastifError as error:
         if debug:
             raise
-        ERR.print(f"[bold red]Error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
+        _tell("Error:", _plain(error))
         return 2 if isinstance(error, ConfigurationError) else 1
     except torch.OutOfMemoryError as error:
         if debug:
             raise
-        ERR.print(
-            f"[bold red]Error:[/] the GPU has no memory left ({_plain(error).split('. ')[0]}). Other programs may hold "
-            "it: see nvidia-smi. Else give a smaller --batch-size or --memory-budget, fewer layers, or --device cpu.",
-            highlight=False,
-            soft_wrap=True,
+        _tell(
+            "Error:",
+            f"the GPU has no memory left ({_plain(error).split('. ')[0]}). Other programs may hold it: see nvidia-smi. "
+            "Else give a smaller --batch-size or --memory-budget, fewer layers, or --device cpu.",
         )
         return 1
     except BrokenPipeError:  # the reader of a pipe has seen enough
@@ -125,14 +133,19 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        ERR.print(
-            f"[bold red]Unexpected error:[/] {type(error).__name__}: {_plain(error)}\nThis should not happen. Run the "
-            "same line with --debug for the traceback.",
-            highlight=False,
-            soft_wrap=True,
+        _tell(
+            "Unexpected error:",
+            f"{type(error).__name__}: {_plain(error)}\nThis should not happen. Run the same line with --debug for the "
+            "traceback.",
         )
         return 1
     return int(status or 0)
+
+
+def _tell(kind: str, words: str) -> None:
+    """Tell an error, unless another process of the same command has told it."""
+    if not several.is_told(words):
+        ERR.print(f"[bold red]{kind}[/] {words}", highlight=False, soft_wrap=True)
 
 
 def _interrupted() -> int:

@@ -13,7 +13,6 @@ from fastif.web.again import Again
 from fastif.web.marks import ACTIONS, marked_rows
 
 EPILOG = "Example: fastif apply runs/why marks.jsonl -o train-marked.jsonl"
-FORMATS = (".csv", ".jsonl", ".parquet")
 
 
 def apply(
@@ -24,9 +23,9 @@ def apply(
     as_json: options.Json = False,
 ) -> None:
     """Write the training data of a run with marks applied: without those to remove, with new labels for others."""
-    check_place(out, force=force, formats=FORMATS)
+    check_place(out, force=force)
     rows, counts = marked_rows(run, marks)
-    write_rows(out, rows)
+    write_rows(out, rows, to_train_on=True)
     again = Again.of(RunStore.read(run).request, pair="text_pair" in rows[0])
     command = again.command(str(out))
     told = {"file": str(out), "rows": len(rows), **{name: counts[name] for name in ACTIONS}, "command": command}

@@ -91,7 +91,7 @@ def augment(
         result = perform(arguments, bars)
     if export is not None:
         check_place(export, force=force, option="--export")
-        write_rows(export, result["chosen"], columns=result["columns"])
+        write_rows(export, result["chosen"], columns=result["columns"], to_train_on=True)
     if as_json:
         print_json(result)
     else:

@@ -42,9 +42,14 @@ def chosen(words: str, model: fastif.TorchModel, train: fastif.Examples, queries
             f"the {count:,} that may matter most are scored. --candidates all scores all."
         )
         return fastif.Nearest(count)
-    if not words.isdecimal() or int(words) < 1:
-        raise ConfigurationError(f"--candidates must be all, auto or a number of at least 1, not {words!r}.")
+    check(words)
     return fastif.Nearest(int(words))
+
+
+def check(words: str) -> None:
+    """Raise for words that ask for nothing known."""
+    if words not in (ALL, AUTO) and (not words.isdecimal() or int(words) < 1):
+        raise ConfigurationError(f"--candidates must be all, auto or a number of at least 1, not {words!r}.")
 
 
 def scan_seconds(model: fastif.TorchModel, train: fastif.Examples, queries: int) -> float:

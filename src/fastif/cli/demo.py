@@ -112,9 +112,9 @@ def _tell(name: str, chapter: dict[str, Any]) -> None:
     elif name == "mistake":
         OUT.print(Text(telling.mistake(chapter)))
         _show_pairs([chapter])
-        OUT.print(Text("Harmful: they pushed it away from the true label", style="bold red"))
+        OUT.print(Text(telling.HARMFUL, style="bold red"))
         _show_pairs(chapter["harmful"][:SHOWN])
-        OUT.print(Text("Helpful: they pushed it towards the true label", style="bold green"))
+        OUT.print(Text(telling.HELPFUL, style="bold green"))
         _show_pairs(chapter["helpful"][:SHOWN])
     elif name == "audit":
         OUT.print(Text(telling.audit(chapter)))
@@ -126,7 +126,7 @@ def _tell(name: str, chapter: dict[str, Any]) -> None:
 def _show_pairs(pairs: list[dict[str, Any]]) -> None:
     for pair in pairs:
         score = f"{pair['score']:+.3g}  " if "score" in pair else ""
-        planted = "  (wrong label, planted)" if pair.get("wrong_label") else ""
+        planted = f"  ({telling.PLANTED})" if pair.get("wrong_label") else ""
         sentences = f"{clean(pair['premise'])} -> {clean(pair['hypothesis'])}"
         OUT.print(Text(f"  {score}{sentences}  [{clean(pair['label'])}]{planted}"))
 

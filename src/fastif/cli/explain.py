@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import fastif
+from fastif.arguments import check_listing
 from fastif.cli import candidates as scored
 from fastif.cli import options, several
 from fastif.cli import solver as solver_of
@@ -36,6 +38,15 @@ LATER_ARGUMENTS: dict[str, Any] = {
     "scores": "all",
     "solver": "auto",
 }
+
+
+class Held(StrEnum):
+    """Which scores of a query are held."""
+
+    ALL = "all"
+    STRONGEST = "strongest"
+
+
 EPILOG = "Example: fastif explain runs/sentiment --train train.csv --query dev.csv --wrong -o runs/why"
 
 
@@ -87,14 +98,14 @@ def explain(
     candidates: scored.Option = scored.AUTO,
     solver: solver_of.Option = solver_of.Name.AUTO,
     scores: Annotated[
-        str,
+        Held,
         typer.Option(
             "--scores",
             help="all, or strongest: score all, and hold only those that are listed and those close to them; for "
             "training sets whose scores do not fit into memory.",
             rich_help_panel=options.RUN,
         ),
-    ] = "all",
+    ] = Held.ALL,
     nproc: several.Nproc = None,
     as_json: options.Json = False,
 ) -> None:
@@ -105,7 +116,7 @@ def explain(
     own prediction is explained.
     """
     arguments = {name: value for name, value in locals().items() if name not in ("out", "as_json", "nproc")}
-    if several.start_over(nproc):
+    if several.start_over(nproc, device):
         return
     with Bars(quiet=as_json) as bars:
         result = perform(arguments, out, bars)
@@ -116,7 +127,7 @@ def explain(
     else:
         draw_explanation(result, OUT)
     if out is not None:
-        held = "all training examples" if scores == "all" else "the strongest"
+        held = "all training examples" if scores is Held.ALL else "the strongest"
         note(f"Written to {out}: explanation.json, and the scores of {held} as scores.safetensors.")
 
 
@@ -134,6 +145,7 @@ def _performed(
 ) -> dict[str, Any] | None:
     it = SimpleNamespace(**arguments)
     _check_queries(it)
+    settings = {**_settings(it), "progress": progress, "team": team}
     model = load_model(
         it.model,
         device=device,
@@ -146,31 +158,19 @@ def _performed(
     columns = {"text": it.text, "text_pair": it.text_pair, "label": it.label}
     table = load_table(it.train, "train", slice=it.slice, split=it.split, drop_unlabelled=it.drop_unlabelled, **columns)
     table = only_trained_on(it.model, table)
-
-    def explainer(keep: Keep, states: Path | None, candidates: Callable[[fastif.Examples], Any]) -> fastif.Explainer:
-        train = as_examples(model, table, "train")
-        return fastif.Explainer(
-            model,
-            train,
-            **solver_of.asked(it.solver, it.damping, it.seed),
-            candidates=candidates(train),
-            batch_size=it.batch_size or BATCH_SIZE.get(model.device.type),
-            progress=progress,
-            prefix_cache=PrefixCache(directory=it.cache or states, storage=options.storage(it.dtype)),
-            keep=keep,
-            precision=options.precision(it.dtype),
-            memory_budget=options.read_bytes(it.memory_budget),
-            team=team,
-        )
-
     if team is not None and not team.leads:
-        with explainer(nothing_kept, None, lambda train: "all").led():
+        helper = _explainer(model, as_examples(model, table, "train"), cache=_cache(it, None), settings=settings)
+        with helper.led():
             return None
     asked = _queries(it, **columns)
+    _check_choice(it, model, asked)
 
     def work(keep: Keep, states: Path | None) -> tuple[dict[str, Any], fastif.Scores]:
         rows, queries = _chosen(model, asked, it)
-        ready = explainer(keep, states, lambda train: scored.chosen(it.candidates, model, train, len(queries)))
+        train = as_examples(model, table, "train")
+        candidates = scored.chosen(it.candidates, model, train, len(queries))
+        here = {**settings, "candidates": candidates, "keep": keep}
+        ready = _explainer(model, train, cache=_cache(it, states), settings=here)
         for line in () if team is None else told(team, model, ready.train, len(queries)):
             note(line)
         with ready.led():
@@ -182,6 +182,29 @@ def _performed(
     read = {"model": model.weights_sha256(), "train": table.sha256, "queries": asked.sha256}
     request = {"command": "explain", "arguments": plain_arguments(arguments), "read": read}
     return _into_run(out, request, table, work, team)
+
+
+def _settings(it: SimpleNamespace) -> dict[str, Any]:
+    """Return what the options say of the explainer: what is wrong with them is said before anything is done."""
+    scored.check(it.candidates)
+    check_listing(it.top, it.scores)
+    return {
+        **solver_of.asked(it.solver, it.damping, it.seed),
+        "batch_size": it.batch_size,
+        "precision": options.precision(it.dtype),
+        "memory_budget": options.read_bytes(it.memory_budget),
+    }
+
+
+def _cache(it: SimpleNamespace, states: Path | None) -> PrefixCache:
+    return PrefixCache(directory=it.cache or states, storage=options.storage(it.dtype))
+
+
+def _explainer(
+    model: TextClassifier, train: fastif.Examples, *, cache: PrefixCache, settings: dict[str, Any]
+) -> fastif.Explainer:
+    size = settings["batch_size"] or BATCH_SIZE.get(model.device.type)
+    return fastif.Explainer(model, train, prefix_cache=cache, **{**settings, "batch_size": size})
 
 
 Work = Callable[[Keep, Path | None], tuple[dict[str, Any], fastif.Scores]]
@@ -215,6 +238,14 @@ def _check_queries(it: SimpleNamespace) -> None:
         raise ConfigurationError("--query-slice names a column, which texts of --query-text do not have: use --query.")
 
 
+def _check_choice(it: SimpleNamespace, model: TextClassifier, asked: TextTable) -> None:
+    """Raise if the queries to explain cannot be chosen so, before a run directory is taken for them."""
+    if it.wrong and (asked.labels is None or model.problem != "single-label"):
+        raise ConfigurationError("--wrong needs one label for each query; these have none, or several.")
+    if it.per_slice is not None and asked.slices is None:
+        raise ConfigurationError("--per-slice needs slices of the queries: name their column with --query-slice.")
+
+
 def _queries(it: SimpleNamespace, **columns: Any) -> TextTable:
     if it.query is None:
         return table_of({"text": it.query_text}, text="text", require_label=False, source_name="queries")
@@ -235,8 +266,6 @@ def _chosen(model: TextClassifier, table: TextTable, it: SimpleNamespace) -> tup
     examples = as_examples(model, table, "queries")
     rows = list(range(len(table)))
     if it.wrong:
-        if examples.targets_are_predictions or model.problem != "single-label":
-            raise ConfigurationError("--wrong needs one label for each query; these have none, or several.")
         misses = model.predict(examples) != examples.targets
         rows = misses.nonzero().flatten().tolist()
         note(f"  {len(table) - len(rows):,} of {len(table):,} are predicted right ({1 - len(rows) / len(table):.1%}).")
@@ -254,8 +283,7 @@ def _chosen(model: TextClassifier, table: TextTable, it: SimpleNamespace) -> tup
 
 def _of_each_slice(rows: list[int], table: TextTable, count: int) -> list[int]:
     """Return the first so many rows of each slice, in their order."""
-    if table.slices is None:
-        raise ConfigurationError("--per-slice needs slices of the queries: name their column with --query-slice.")
+    assert table.slices is not None  # `_check_choice` saw to it
     seen: Counter[str] = Counter()
     kept = []
     for row in rows:

@@ -14,6 +14,7 @@ import torch
 
 from fastif.apps.iteration import KINDS, Courses, Iteration, Kind, Plan, Sets, verdict
 from fastif.apps.iteration.telling import tell, tell_verdict
+from fastif.cli import solver as solver_of
 from fastif.cli.console import note
 from fastif.cli.loading import plain_arguments
 from fastif.cli.material import Material
@@ -66,7 +67,8 @@ def options_of(it: SimpleNamespace, material: Material, states: Path | None) -> 
     if cache.directory is None and states is not None:
         settings["prefix_cache"] = PrefixCache(directory=states, storage=cache.storage)
     if it.damping is not None:
-        settings["damping"] = it.damping
+        given = material.opened.arguments
+        settings |= solver_of.asked(given["solver"], it.damping, given["seed"])
     return settings
 
 
@@ -162,6 +164,7 @@ def into_run(
     """Do the work in a run directory, or what is left of it; a finished one may get the checkpoint it was denied."""
     it = SimpleNamespace(**arguments)
     check_can_be_saved(material.opened.model)
+    options_of(it, material, None)  # what is wrong with them is said before the directory is taken
     plain = {name: value for name, value in plain_arguments(arguments).items() if name not in NOT_IN_REQUEST}
     command, file = COMMANDS[name], f"{name}.json"
     with RunStore.begin(it.out, {"command": command, "arguments": plain, "read": material.hashes()}) as store:

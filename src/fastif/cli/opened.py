@@ -11,6 +11,7 @@ from typing import Any
 
 import fastif
 from fastif.cli import options
+from fastif.cli import solver as solver_of
 from fastif.cli.explain import LATER_ARGUMENTS
 from fastif.cli.loading import as_examples, load_model, load_table, only_trained_on
 from fastif.cli.options import Dtype
@@ -19,7 +20,6 @@ from fastif.integrations.huggingface import TextClassifier, TextExamples
 from fastif.integrations.tables import TextTable
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress
-from fastif.solvers import Auto
 from fastif.store import RunStore
 
 
@@ -81,8 +81,7 @@ class OpenedRun:
         """The settings of the run's explainer, by the names that they have in Python."""
         given = self.arguments
         return {
-            "solver": Auto(seed=given["seed"]),
-            "damping": "auto" if given["damping"] is None else given["damping"],
+            **solver_of.asked(given["solver"], given["damping"], given["seed"]),
             "batch_size": given["batch_size"],
             "prefix_cache": self.prefix_cache,
             "precision": options.precision(Dtype(given["dtype"])),

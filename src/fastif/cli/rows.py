@@ -1,7 +1,7 @@
 """Files of rows that a person or a program goes on with: csv, jsonl and parquet, by the ending of their name.
 
-jsonl and parquet hold every text exactly. csv is read by spreadsheets, which run a cell that begins with = + - or @ as
-a formula: there such a text, or one that begins with a tab or a carriage return, gets a single quote in front.
+jsonl and parquet hold every text exactly. csv is read by spreadsheets, for which cells are guarded (web/rows.py); but
+not in files to train on, which are exact in every form: a label -1 must stay one.
 """
 
 import csv
@@ -12,9 +12,9 @@ from typing import Any
 
 from fastif.errors import ConfigurationError, StoredFileError
 from fastif.files import replacing
+from fastif.web.rows import cell
 
 FORMATS = (".csv", ".jsonl", ".parquet")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 Row = dict[str, Any]
 
 
@@ -29,13 +29,16 @@ def check_place(out: Path, *, force: bool, formats: Sequence[str] = FORMATS, opt
         raise StoredFileError(f"{out} exists. Choose another name, or replace it with --force.")
 
 
-def write_rows(out: Path, rows: Sequence[Row], *, columns: Sequence[str] | None = None) -> None:
+def write_rows(
+    out: Path, rows: Sequence[Row], *, columns: Sequence[str] | None = None, to_train_on: bool = False
+) -> None:
     """Write rows, whole or not at all; columns are those of the first row unless given, as for no rows they must be."""
+    write = _exact_csv if to_train_on and out.suffix.lower() == ".csv" else WRITERS[out.suffix.lower()]
     names = list(rows[0] if columns is None else columns)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with replacing(out) as temporary:
-            WRITERS[out.suffix.lower()](temporary, rows, names)
+            write(temporary, rows, names)
     except OSError as error:
         raise StoredFileError(f"{out} could not be written: {error}") from error
 
@@ -46,10 +49,14 @@ def _jsonl(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
 
 
 def _csv(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
+    _exact_csv(path, [{name: cell(value) for name, value in row.items()} for row in rows], names)
+
+
+def _exact_csv(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
     with open(path, "w", encoding="utf-8", newline="") as stream:
         table = csv.DictWriter(stream, names, lineterminator="\n")
         table.writeheader()
-        table.writerows({name: cell(value) for name, value in row.items()} for row in rows)
+        table.writerows(rows)
 
 
 def _parquet(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
@@ -60,12 +67,3 @@ def _parquet(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
 
 
 WRITERS = {".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
-
-
-def cell(value: Any) -> Any:
-    """Return a cell that no spreadsheet takes for a formula.
-
-    >>> cell("=1+1"), cell("fine"), cell(-2.5)
-    ("'=1+1", 'fine', -2.5)
-    """
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

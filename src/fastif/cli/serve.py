@@ -13,6 +13,7 @@ from fastif.cli.live import Questions, correction_of
 from fastif.cli.opened import open_run
 from fastif.errors import ConfigurationError
 from fastif.web.payload import make_payload
+from fastif.web.server.limits import LARGEST_RATE
 from fastif.web.source import read_run
 
 EPILOG = "Example: fastif serve runs/why --anchors failing_dev.csv --test failing_test.csv"
@@ -45,7 +46,13 @@ def serve(
     ] = None,
     learning_rate: Annotated[
         float | None,
-        typer.Option("--learning-rate", help="Of the steps; the page can choose another.", rich_help_panel=ACT),
+        typer.Option(
+            "--learning-rate",
+            min=0,
+            max=LARGEST_RATE,
+            help="Of the steps; the page can choose another.",
+            rich_help_panel=ACT,
+        ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -69,10 +76,10 @@ def serve(
     workers: dict[Any, Any] = {} if no_model else {"ask": Questions(opened)}
     if correction is not None and not no_model:
         workers["correct"] = correction
-    address = listen(host, port)
     act: dict[str, Any] = (
         {} if correction is None else {"correction": correction.in_words(), "learning_rate": correction.rate}
     )
+    address = listen(host, port)
     app = make_app(payload, token=address.token, hosts=address.names, workers=workers, **act)
 
     def ready() -> None:

@@ -41,8 +41,8 @@ def _mistake(chapter: Told) -> list[Any]:
     said = f"the model says {chapter['predicted']} ({chapter['confidence']:.0%})"
     return [
         Examples("The mistake", [_example(chapter, said)]),
-        Examples("Harmful: they pushed it away from the true label", _scored(chapter["harmful"])),
-        Examples("Helpful: they pushed it towards the true label", _scored(chapter["helpful"])),
+        Examples(telling.HARMFUL, _scored(chapter["harmful"])),
+        Examples(telling.HELPFUL, _scored(chapter["helpful"])),
         Words(chapter["how"]),
     ]
 
@@ -77,5 +77,5 @@ def _scored(pairs: Iterable[Told]) -> list[Example]:
 
 
 def _example(pair: Told, *tags: str) -> Example:
-    odd = "wrong label, planted" if pair.get("wrong_label") else ""
+    odd = telling.PLANTED if pair.get("wrong_label") else ""
     return Example([pair["premise"], pair["hypothesis"]], [f"label {pair['label']}", *tags], odd)

@@ -20,6 +20,9 @@ TITLES = {
     "audit": "4. Which training labels are wrong?",
     "correction": "5. Put it right",
 }
+HARMFUL = "Harmful: they pushed it away from the true label"
+HELPFUL = "Helpful: they pushed it towards the true label"
+PLANTED = "wrong label, planted"
 ONWARD = "Go on from here"
 FILES = "The data are csv files, the models are checkpoints that transformers loads."
 EFFECTS = {

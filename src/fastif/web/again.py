@@ -12,7 +12,20 @@ from pathlib import Path
 from typing import Any
 
 RECORD = "fastif_training.json"  # as integrations/huggingface/record.py has it, which is not imported for its package
-KNOBS = ("epochs", "batch_size", "learning_rate", "freeze_layers", "trainable", "max_length", "seed")
+# every knob of the recipe that `fastif train` has an option for; but not --limit, as a run holds only what was drawn
+KNOBS = (
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "weight_decay",
+    "patience",
+    "dev_share",
+    "freeze_layers",
+    "trainable",
+    "regression",
+    "max_length",
+    "seed",
+)
 BASE = "BASE"
 
 
@@ -25,12 +38,14 @@ class Again:
         model: the checkpoint that the run explains.
         pair: whether an example is two texts.
         knobs: those of the recipe that are known.
+        own_dev: whether epochs were measured on a table of their own, which is left to fill in.
     """
 
     base: str
     model: str
     pair: bool
     knobs: Mapping[str, Any]
+    own_dev: bool = False
 
     @classmethod
     def of(cls, request: Mapping[str, Any], *, pair: bool) -> "Again":
@@ -39,22 +54,20 @@ class Again:
         record = _record(Path(model) / RECORD)
         recipe = record.get("recipe") or {}
         known = {**recipe, "learning_rate": record.get("learning_rate")}
-        return cls(
-            str(record.get("base") or BASE),
-            model,
-            pair,
-            {name: known[name] for name in KNOBS if known.get(name) is not None},
-        )
+        knobs = {name: known[name] for name in KNOBS if known.get(name) is not None}
+        dev = record.get("dev") or {}
+        return cls(str(record.get("base") or BASE), model, pair, knobs, own_dev=bool(dev) and not dev.get("kept_aside"))
 
     @property
     def hint(self) -> str:
-        """Say what is left to fill in, where the base was not recorded."""
-        return "" if self.base != BASE else ", with the base that the model came from"
+        """Say what is left to fill in, where the base was not recorded or there was a dev table."""
+        base = "" if self.base != BASE else ", with the base that the model came from"
+        return base + (" (the first training had a --dev of its own; add it)" if self.own_dev else "")
 
     def command(self, train: str) -> str:
         """Return the line that trains on a file of marked data."""
         columns = f"--text text{' --text-pair text_pair' if self.pair else ''} --label label"
-        knobs = "".join(f" --{name.replace('_', '-')} {shlex.quote(str(self.knobs[name]))}" for name in self.knobs)
+        knobs = "".join(_option(name, value) for name, value in self.knobs.items())
         files = f"--train {shlex.quote(train)} {columns}{knobs} -o {shlex.quote(self.model + '-marked')}"
         return f"fastif train {shlex.quote(self.base)} {files}"
 
@@ -76,6 +89,14 @@ class Again:
                 f"trained.save({self.model + '-marked'!r})",
             ]
         )
+
+
+def _option(name: str, value: Any) -> str:
+    """Return a knob as an option of the command, with a space in front; a flag stands there or does not."""
+    flag = f" --{name.replace('_', '-')}"
+    if isinstance(value, bool):
+        return flag if value else ""
+    return f"{flag} {shlex.quote(str(value))}"
 
 
 def _record(file: Path) -> dict[str, Any]:

@@ -5,9 +5,7 @@ it had, the one that it gets. Knows rows and files; the page writes jsonl and cs
 its server for parquet.
 """
 
-import csv
 import io
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +14,8 @@ from typing import Any
 from fastif.errors import ConfigurationError, DataError
 from fastif.web.names import ClassNames, name_of
 from fastif.web.payload import NOTHING, Payload
-from fastif.web.source import plain, read_run
+from fastif.web.rows import read_rows
+from fastif.web.source import read_run
 
 ACTIONS = ("keep", "remove", "relabel")
 RELABEL = "label:"  # how the page writes the verdict that an example belongs to another class
@@ -65,22 +64,15 @@ def as_parquet(rows: Sequence[Row]) -> bytes:
 
 def read_marks(file: Path) -> list[Row]:
     """Read the marks that the explorer downloads, in the form that the name of the file ends in."""
-    try:
-        if file.suffix.lower() == ".parquet":
-            return _read_parquet(file)
-        with open(file, encoding="utf-8", newline="") as stream:
-            if file.suffix.lower() == ".csv":
-                return [{name: plain(value) for name, value in row.items()} for row in csv.DictReader(stream)]
-            return [json.loads(line) for line in stream if line.strip()]
-    except (OSError, ValueError, csv.Error) as error:
-        words = f"{file} could not be read as marks of the explorer (jsonl, csv or parquet): {error}"
-        raise DataError(words) from error
-
-
-def _read_parquet(file: Path) -> list[Row]:
+    what = "marks of the explorer (jsonl, csv or parquet)"
+    if file.suffix.lower() != ".parquet":
+        return read_rows(file, what)
     _, parquet = _parquet(str(file))
-    with open(file, "rb") as stream:
-        rows: list[Row] = parquet.ParquetFile(stream).read().to_pylist()  # what is damaged is a ValueError or OSError
+    try:
+        with open(file, "rb") as stream:
+            rows: list[Row] = parquet.ParquetFile(stream).read().to_pylist()
+    except (OSError, ValueError) as error:  # what is damaged is one of these
+        raise DataError(f"{file} could not be read as {what}: {error}") from error
     return rows
 
 
@@ -118,6 +110,8 @@ def applied(
                 f"example {index} has the label {seen} in this run and {noted} in the marks, so that they were made on "
                 "other data. Open the explorer of this run and mark anew."
             )
+        if mark["action"] == "relabel" and not (name_of(mark.get("new_label")) or "").strip():
+            raise DataError(f"the mark of example {index} says relabel and no new_label: add it, or mark it otherwise.")
         verdicts[index] = mark
     rows = []
     for index, row in enumerate(train):

@@ -3,16 +3,16 @@
 Knows the files of a run directory. Does not know the model, what is shown, or how.
 """
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastif.errors import DataError, StoredFileError
+from fastif.errors import StoredFileError
 from fastif.scores import Scores
 from fastif.store import RunStore
+from fastif.web.rows import read_rows
 from fastif.web.story import Story, read_story
 
 Row = Mapping[str, Any]
@@ -56,22 +56,6 @@ def read_run(path: Path, *, audit: Path | None = None) -> RunContent:
         raise StoredFileError(f"{path} has scores of {len(scores)} queries and tells of {len(explanation['queries'])}.")
     if scores.values.numel() and int(scores.train_ids.max()) >= len(train):
         raise StoredFileError(f"{path} has scores of more training examples than the {len(train)} that it keeps.")
-    suspects = [] if audit is None else read_suspects(audit)
+    suspects = [] if audit is None else read_rows(audit, "a list of fastif audit (csv or jsonl)")
     name, story = path.resolve().name, read_story(path)
     return RunContent(name, str(path), explanation, scores, train, store.request, suspects, story)
-
-
-def read_suspects(file: Path) -> list[Row]:
-    """Read a list that `fastif audit -o` wrote, as csv or jsonl."""
-    try:
-        with open(file, encoding="utf-8", newline="") as stream:
-            if file.suffix.lower() == ".csv":
-                return [{name: plain(value) for name, value in row.items()} for row in csv.DictReader(stream)]
-            return [json.loads(line) for line in stream if line.strip()]
-    except (OSError, ValueError, csv.Error) as error:
-        raise DataError(f"{file} could not be read as a list of fastif audit (csv or jsonl): {error}") from error
-
-
-def plain(value: Any) -> Any:
-    """Return a cell without the mark that keeps it from being a formula."""
-    return value[1:] if isinstance(value, str) and value[:1] == "'" and value[1:2] in tuple("=+-@\t\r") else value

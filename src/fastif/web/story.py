@@ -5,12 +5,13 @@ notebook all show it. It is titles, sentences, tables and examples, all of them 
 """
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from fastif.errors import StoredFileError
+from fastif.errors import DataError, StoredFileError
 from fastif.files import replacing
 
 NAME = "story.json"  # in the directory of a run
@@ -34,6 +35,13 @@ class Table:
     rows: Sequence[Sequence[str]]
     bars: bool = False
     kind: Literal["table"] = "table"
+
+    def __post_init__(self) -> None:
+        if not self.rows or not self.rows[0]:
+            raise DataError(
+                f"the table {self.caption!r} of a story has no headings, and the page could not be drawn with it: give "
+                "a first row with the names of the columns, or leave the table out."
+            )
 
 
 @dataclass(frozen=True)
@@ -89,10 +97,10 @@ class Story:
         told: dict[str, Any] = json.loads(json.dumps(asdict(self), allow_nan=False))
         return told
 
-    def write(self, directory: Path) -> None:
+    def write(self, directory: str | os.PathLike[str]) -> None:
         """Write it into the directory of a run."""
         told = {"format": FORMAT, "version": FORMAT_VERSION, **self.as_json()}
-        with replacing(directory / NAME) as temporary:
+        with replacing(Path(directory) / NAME) as temporary:
             temporary.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

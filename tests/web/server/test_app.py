@@ -18,8 +18,8 @@ from fastif.errors import DataError
 from fastif.web.page import static_names
 from fastif.web.payload import Payload, make_payload
 from fastif.web.server.app import make_app
-from fastif.web.server.guard import MOST_BODY
 from fastif.web.server.jobs import MOST_WAITING, Report
+from fastif.web.server.limits import LARGEST_RATE, LONGEST_QUESTION, MOST_BODY, MOST_MARKS, MOST_MARKS_BODY
 from tests.web.runs import EVIL, content
 
 TOKEN = "a-token-for-tests"
@@ -113,6 +113,30 @@ def test_bodies_and_addresses_have_a_limit(client: TestClient) -> None:
     assert client.get("static/" + "a" * 2000).status_code == 414
     assert client.get("about?" + "a" * 2000).status_code == 414
     assert client.post("ask", json={"text": "a" * 20_000}).status_code == 422
+    longest = {"text": "漢" * LONGEST_QUESTION, "text_pair": "字" * LONGEST_QUESTION}
+    body = json.dumps(longest, ensure_ascii=False).encode()
+    assert client.post("ask", content=body, headers={"content-type": "application/json"}).status_code == 200
+
+
+def test_as_many_marks_as_are_allowed_fit_into_a_request(client: TestClient, payload: Payload) -> None:
+    from pyarrow import BufferReader, parquet
+
+    ids, label = payload.arrays["train_id"].tolist(), payload.head["classes"][0]
+    marks = [{"index": ids[at % len(ids)], "verdict": f"label:{label}"} for at in range(MOST_MARKS)]
+    assert len(json.dumps({"marks": marks})) > 10 * MOST_BODY
+    answer = client.post("marks.parquet", json={"marks": marks})
+    assert answer.status_code == 200
+    assert parquet.read_table(BufferReader(answer.content)).num_rows == len(ids)
+    assert client.post("marks.parquet", json={"marks": [*marks, marks[0]]}).status_code == 422
+    assert client.post("marks.parquet", content=b" " * (MOST_MARKS_BODY + 1)).status_code == 413
+    assert client.post("marks.parquet/", content=b" " * (MOST_BODY + 1)).status_code == 413
+
+
+def test_the_rate_of_a_correction_has_one_limit(payload: Payload) -> None:
+    with asker(payload, workers={"correct": lambda request, report: None}, correction="x") as client:
+        assert client.get("about").json()["largest_rate"] == LARGEST_RATE
+        for rate, status in ((LARGEST_RATE, 200), (LARGEST_RATE * 1.01, 422), (0, 422), (-1, 422), (None, 200)):
+            assert client.post("correct", json={"learning_rate": rate}).status_code == status
 
 
 def _finished(client: TestClient, number: int) -> dict[str, Any]:
@@ -126,7 +150,9 @@ def _finished(client: TestClient, number: int) -> dict[str, Any]:
 
 
 def test_a_question_is_answered_and_a_failure_is_told(client: TestClient) -> None:
-    assert client.get("about").json() == {"can": ["ask"], "correction": None, "learning_rate": None}
+    about = client.get("about").json()
+    assert (about["can"], about["correction"], about["learning_rate"]) == (["ask"], None, None)
+    assert about["longest_question"] == LONGEST_QUESTION
     job = _finished(client, client.post("ask", json={"text": "</script>"}).json()["id"])
     assert (job["state"], job["found"]) == ("done", {"text": "</script>"})
     failed = _finished(client, client.post("ask", json={"text": "fail"}).json()["id"])

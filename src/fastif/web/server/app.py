@@ -20,10 +20,10 @@ from fastif.web.page import MEDIA, static_names, static_text
 from fastif.web.payload import Payload
 from fastif.web.server.guard import Guard
 from fastif.web.server.jobs import Jobs, Kind, QueueFullError, Work
+from fastif.web.server.limits import LARGEST_RATE, LONGEST_QUESTION, MOST_MARKS, MOST_MARKS_BODY
 
-LONGEST_QUESTION = 10_000
+MARKS = "/marks.parquet"
 MOST_LISTENERS = 64
-MOST_MARKS = 10_000
 LOOK_EVERY = 0.2  # seconds
 QUIET = 15.0  # seconds after which a listener hears that the server is still there
 REFUSALS: dict[int | str, dict[str, Any]] = {404: {}, 429: {}}
@@ -64,7 +64,7 @@ class Steps(BaseModel):
     """What may be chosen of a correction; what is not takes the value that the server was started with."""
 
     model_config = ConfigDict(extra="forbid")
-    learning_rate: Annotated[float, Field(gt=0, le=100)] | None = None
+    learning_rate: Annotated[float, Field(gt=0, le=LARGEST_RATE)] | None = None
 
 
 class About(BaseModel):
@@ -73,6 +73,8 @@ class About(BaseModel):
     can: list[Kind]
     correction: str | None
     learning_rate: float | None
+    largest_rate: float = LARGEST_RATE
+    longest_question: int = LONGEST_QUESTION
 
 
 class _Listeners:
@@ -107,7 +109,7 @@ def make_app(
     jobs = Jobs(workers or {})
     _add_questions(app, jobs, About(can=jobs.kinds, correction=correction or None, learning_rate=learning_rate))
     _add_queue(app, jobs)
-    return Guard(app, token, frozenset(hosts))
+    return Guard(app, token, frozenset(hosts), {MARKS: MOST_MARKS_BODY})
 
 
 def _add_page(app: FastAPI, payload: Payload) -> None:
@@ -134,7 +136,7 @@ def _add_page(app: FastAPI, payload: Payload) -> None:
 
 
 def _add_marks(app: FastAPI, payload: Payload) -> None:
-    @app.post("/marks.parquet", response_class=Response, responses={400: {}, 501: {}})
+    @app.post(MARKS, response_class=Response, responses={400: {}, 501: {}})
     async def marks(given: Marks) -> Response:
         try:
             rows = mark_rows(payload, {each.index: each.verdict for each in given.marks})

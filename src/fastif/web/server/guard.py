@@ -6,9 +6,11 @@ Knows requests as ASGI has them, and not what they ask for.
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from typing import Any
+
+from fastif.web.server.limits import MOST_BODY
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -16,7 +18,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-MOST_BODY = 64 * 1024
 LONGEST_PATH = 512
 TOO_LARGE = "The body is too large."
 POLICY = (
@@ -42,11 +43,13 @@ class Guard:
         app: what answers; it sees paths without the token.
         token: the first part of every path.
         hosts: what the Host header may be, with the port.
+        larger: how many bytes a body may have, by path, where that is more than usual.
     """
 
     app: App
     token: str
     hosts: frozenset[str]
+    larger: Mapping[str, int] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or say why not."""
@@ -59,9 +62,8 @@ class Guard:
         if refused is not None:
             await _refuse(send, *refused)
             return
-        prefix = f"/{self.token}"
-        inner = {**scope, "path": scope["path"][len(prefix) :] or "/", "raw_path": None}
-        body = _Body(receive)
+        inner = {**scope, "path": self._inner(scope), "raw_path": None}
+        body = _Body(receive, self._most(scope))
         ended = False
 
         async def sending(message: Message) -> None:
@@ -78,6 +80,12 @@ class Guard:
 
         await self.app(inner, body.receive, sending)
 
+    def _inner(self, scope: Scope) -> str:
+        return str(scope["path"][len(self.token) + 1 :]) or "/"
+
+    def _most(self, scope: Scope) -> int:
+        return self.larger.get(self._inner(scope), MOST_BODY)
+
     def _refused(self, scope: Scope) -> tuple[int, str] | None:
         headers = _first(scope)
         path = scope["path"]
@@ -92,7 +100,7 @@ class Guard:
         if not secrets.compare_digest(first.encode(), self.token.encode()):
             return 404, "There is nothing here. Open the address that fastif serve printed, with its token."
         length = headers.get("content-length", "0")
-        if not length.isascii() or not length.isdigit() or int(length) > MOST_BODY:
+        if not length.isascii() or not length.isdigit() or int(length) > self._most(scope):
             return 413, TOO_LARGE
         return None
 
@@ -107,13 +115,13 @@ def _first(scope: Scope) -> dict[str, str]:
 class _Body:
     """A body that ends when more comes than may, whatever the header said."""
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
+    def __init__(self, receive: Receive, most: int) -> None:
+        self._receive, self._most = receive, most
         self._seen = 0
 
     @property
     def is_too_large(self) -> bool:
-        return self._seen > MOST_BODY
+        return self._seen > self._most
 
     async def receive(self) -> Message:
         message = await self._receive()

@@ -1,6 +1,6 @@
 // Places in the plane: where training examples lie, with or without rings, which one is nearest, which are in a lasso.
 
-export const DISC = 2 / 3; // the radius within which training examples lie, where predictions lie on 1
+const DISC = 2 / 3; // the radius within which training examples lie, where predictions lie on 1
 const INNERMOST = 0.3;
 const RING_GAP = 0.25;
 const MOST_RINGS = 12;

@@ -11,7 +11,7 @@ export async function mountLive(run, state) {
   const about = await (await fetch("about")).json();
   if (!about.can.length) return;
   const forms = {
-    ask: ["live", "Ask the model", () => questionForm(run)],
+    ask: ["live", "Ask the model", () => questionForm(run, about)],
     correct: ["correct", "Correct the model", () => correctForm(about)],
   };
   const panels = new Map();
@@ -26,13 +26,14 @@ export async function mountLive(run, state) {
   listen(panels, (job) => answer(job, run, state));
 }
 
-function questionForm(run) {
-  const text = el("textarea", { rows: 2, required: true, maxlength: 10000, "aria-label": "A text to ask about", placeholder: "A text" });
-  const pair = run.head.has_pairs && el("textarea", { rows: 1, maxlength: 10000, "aria-label": "The second text", placeholder: "The second text" });
+function questionForm(run, { longest_question: longest }) {
+  const text = el("textarea", { rows: 2, required: true, maxlength: longest, "aria-label": "A text to ask about", placeholder: "A text" });
+  const pair = run.head.has_pairs && el("textarea", { rows: 1, maxlength: longest, "aria-label": "The second text", placeholder: "The second text" });
   const form = el("form", {}, text, pair, el("button", { type: "submit", text: "Ask" }));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    send("ask", { text: text.value, text_pair: pair ? pair.value || null : null });
+    const body = { text: text.value, text_pair: pair ? pair.value || null : null };
+    send("ask", body, `a text must have words, and no more than ${count(longest)} characters`);
   });
   return [
     el("p", { class: "quiet small", text: "Type a text: the model predicts, and the training examples behind that prediction are found. The first question also loads the model and prepares the curvature." }),
@@ -40,22 +41,22 @@ function questionForm(run) {
   ];
 }
 
-function correctForm({ correction, learning_rate: usual }) {
+function correctForm({ correction, learning_rate: usual, largest_rate: largest }) {
   const rate = el("input", { type: "number", step: "any", min: "0", value: String(usual), "aria-label": "Learning rate of the steps" });
-  const ask = () => send("correct", { learning_rate: Number(rate.value) > 0 ? Number(rate.value) : null });
+  const asked = () => ({ learning_rate: rate.value === "" ? null : Number(rate.value) }); // without one, the usual
+  const ask = () => send("correct", asked(), `a learning rate must be above 0 and no more than ${count(largest)}`);
   return [
     el("p", { class: "quiet small", text: `Ten small steps on the training examples that help the anchors most, beside the same on harmful and random ones and on the anchors themselves: ${correction}. The larger the rate, the more changes, also what was right. Nothing is written.` }),
     el("p", { class: "act" }, el("label", { class: "field" }, el("span", { text: "Learning rate" }), rate), el("button", { type: "button", text: "Correct the model", on: { click: ask } })),
   ];
 }
 
-async function send(where, body) {
-  const headers = body ? { "content-type": "application/json" } : {};
-  const answer = await fetch(where, { method: "POST", headers, body: body && JSON.stringify(body) });
-  if (answer.ok) return true;
+// Put a job into the queue; `rule` says what the form asks for, where the server finds that it is not so.
+async function send(where, body, rule) {
+  const answer = await fetch(where, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  if (answer.ok) return;
   const { detail } = await answer.json().catch(() => ({}));
-  say(`The server refused: ${typeof detail === "string" ? detail : "a text must have words, and fewer than 10,000 characters"}`, true);
-  return false;
+  say(`The server refused: ${typeof detail === "string" ? detail : rule}`, true);
 }
 
 function listen(panels, show) {

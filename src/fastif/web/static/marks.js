@@ -18,7 +18,7 @@ function empty() {
   return el("p", { class: "quiet", text: "None yet. Every training example has a choice: keep it, remove it, or give it another label. Marks are part of the address of this page." });
 }
 
-export function markRows(run, marks) {
+function markRows(run, marks) {
   return [...marks].map(([node, verdict]) => ({
     index: run.train_id[node],
     line: run.train_line[node],
@@ -97,10 +97,11 @@ function asLines(rows) {
 }
 
 // A cell that begins like a formula gets a mark before it, as a spreadsheet would run it.
-export function asTable(rows) {
+// As web/rows.py reads it: no cell is one that a spreadsheet would run as a formula.
+function asTable(rows) {
   const cell = (value) => {
     let text = value === null || value === undefined ? "" : String(value);
-    if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+    if (typeof value === "string" && /^'*[=+\-@\t\r]/.test(text)) text = `'${text}`;
     return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const names = Object.keys(rows[0]);

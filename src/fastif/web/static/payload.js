@@ -27,7 +27,7 @@ function fromBase64(text) {
 }
 
 // Everything known of a run. A training example is told by its node: its number among those that the page has.
-export class Run {
+class Run {
   constructor(buffer) {
     const length = new DataView(buffer).getUint32(0, true);
     this.head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
