@@ -110,6 +110,41 @@ def test_recall_of_harmful_and_helpful_points_crosses(harmful, helpful, verdict)
     assert judged("recall-by-sign", recalls(0.1, 0.5, harmful=harmful, helpful=helpful)).outcome is verdict
 
 
+def differences(right, wrong, *, deviation, points=4):
+    """Recalls whose differences, point by point, have a deviation of their own."""
+    result = recalls(0.1, 0.5, harmful=(0.48, 0.1), helpful=(0.12, 0.45), deviation=0.2, points=points)
+    for kind, mean in (("right", right), ("wrong", wrong)):
+        row = {"method": "features", "damping": "50.0", "prediction": kind, "m": 10, "k": 127}
+        numbers = {"mean": mean, "deviation": deviation, "points": points}
+        result["rows"].append({**row, "sign": "harmful - helpful", **numbers})
+    return result
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [
+        (differences(0.36, -0.35, deviation=0.1), HOLDS),
+        (differences(0.36, -0.35, deviation=0.3), UNKNOWN),  # 3.18 x 0.3 / 2 on each side
+        (differences(-0.36, -0.35, deviation=0.1), FAILS),
+    ],
+)
+def test_recalls_of_a_point_are_compared_as_a_pair(result, verdict):
+    found = judged("recall-by-sign", result)
+    assert found.outcome is verdict
+    assert "point by point" in found.why
+
+
+def test_recalls_without_pairs_have_the_degrees_of_freedom_of_welch():
+    result = recalls(0.1, 0.5, harmful=(0.475, 0.1), helpful=(0.125, 0.45), points=4)
+    for row in result["rows"]:
+        row["deviation"] = 0.24 if row["sign"] == "harmful" else 0.05
+    found = judged("recall-by-sign", result)
+    # 0.123 x 3.18, as 3.3 degrees of freedom are 3; with 6 of them it would be 0.05 to 0.65
+    assert "+0.35 (-0.04 to +0.74) where it is right" in found.why
+    assert "as if unpaired" in found.why
+    assert found.outcome is UNKNOWN
+
+
 def test_recall_without_a_wrong_point_decides_nothing_of_signs():
     result = recalls(0.1, 0.5, harmful=(0.8, 0.2), helpful=(0.3, 0.6))
     result["rows"] = [row for row in result["rows"] if row["prediction"] == "right"]

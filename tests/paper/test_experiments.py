@@ -82,6 +82,19 @@ def test_recall_counts_what_candidates_hold(laboratory, results):
     assert math.isclose(everyone[-1]["points"], settings.wrong)
 
 
+def test_recalls_of_harmful_and_helpful_points_are_paired_by_query(results):
+    rows = results("recall")["result"]["rows"]
+    setting = {"method": "features", "k": 20, "m": 5, "prediction": "right"}
+    harmful, helpful, both = (
+        recall.pick(rows, **setting, sign=sign)[0] for sign in ("harmful", "helpful", recall.DIFFERENCE)
+    )
+    assert both["points"] == 2
+    assert both["mean"] == pytest.approx(harmful["mean"] - helpful["mean"])
+    # of two points, the deviation of the difference is the sum or the difference of both deviations
+    deviations = (harmful["deviation"] + helpful["deviation"], abs(harmful["deviation"] - helpful["deviation"]))
+    assert any(both["deviation"] == pytest.approx(each) for each in deviations)
+
+
 def test_correlations_are_of_the_retrieved_points_and_of_the_strongest(results):
     result = results("correlations")["result"]
     assert len(result["rows"]) == 4 * 3 * 2  # queries, comparisons, retrieved and top

@@ -103,19 +103,30 @@ def _chance_in_words(result: Result, found: Recalls) -> str:
 
 
 def recall_by_sign(result: Result) -> Verdict:
-    """Harmful minus helpful recall, at the larger share: above zero of right predictions, below zero of wrong ones."""
+    """Harmful minus helpful recall, at the larger share: above zero of right predictions, below zero of wrong ones.
+
+    The two recalls of a point are a pair. Results of before have no differences, and are compared as if they were not.
+    """
     k = max(1, round(figures_of_the_paper.RECALL[-1].share * result["examples"]))
-    found = {}
+    found, is_paired = {}, True
     for kind in KINDS:
-        sides = [_recall_rows(result, k, sign=sign, prediction=kind) for sign in (recall.HARMFUL, recall.HELPFUL)]
-        if all(sides):
-            found[kind] = sides[0][0].minus(sides[1][0])
+        pairs, harmful, helpful = (
+            _recall_rows(result, k, sign=sign, prediction=kind)
+            for sign in (recall.DIFFERENCE, recall.HARMFUL, recall.HELPFUL)
+        )
+        if pairs:
+            found[kind] = pairs[0].interval
+        elif harmful and helpful:
+            found[kind], is_paired = harmful[0].minus(helpful[0]), False
     outcomes = [(above if kind == RIGHT else below)(each) for kind, each in found.items()]
     told = ", ".join(f"{in_words(each)} where it is {kind}" for kind, each in found.items())
     if len(found) < len(KINDS):
         outcomes.append(Outcome.UNKNOWN)
     ours = ", ".join(f"{each.mean:+.2f} {kind}" for kind, each in found.items())
-    return Verdict(every(outcomes), ours or "-", f"Harmful minus helpful recall with k = {k:,}: {told or 'none'}.")
+    how = "point by point" if is_paired else "of means, as if unpaired"
+    return Verdict(
+        every(outcomes), ours or "-", f"Harmful minus helpful recall with k = {k:,}, {how}: {told or 'none'}."
+    )
 
 
 # --- Figure 3 (b) and (c), Table 2 ------------------------------------------------------------------------------------
