@@ -2,6 +2,7 @@
 
 import json
 import math
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from fastif.paper.context import Context
 from fastif.paper.experiments import EXPERIMENTS, find
 from fastif.paper.harness import Laboratory
 from fastif.paper.points import choose_points
+from fastif.paper.publishing import SLIM
 from fastif.paper.scored import Search, System
 from fastif.paper.settings import SolverSettings, settings_for
 from fastif.store import RunStore
@@ -44,6 +46,18 @@ def test_table1_has_every_cell_and_says_what_was_extrapolated(results):
     ]
     assert all(row["extrapolated"] and row["depth"] == 2 for row in rows)
     assert all(row["naive_s"] > 0 and row["spread"] is not None for row in rows)
+
+
+def test_the_time_of_plain_torch_is_a_mean_over_samples_with_a_spread(results):
+    result = results("table1")["result"]
+    rounds = result["naive"]["rounds"]
+    assert len(rounds) == 3
+    for row in result["rows"]:
+        k = row["k"] or result["examples"]
+        each = [1000 * row["T"] * one["product_s"][str(row["B"])] + k * one["example_s"] for one in rounds]
+        assert row["naive_s"] == pytest.approx(statistics.fmean(each))
+        assert row["naive_spread"] == pytest.approx(statistics.stdev(each))
+        assert row["naive_rounds"] == 3
 
 
 def test_the_dearest_setting_has_no_error_to_itself(results):
@@ -190,6 +204,23 @@ def test_edges_of_wrong_points_are_counted_and_correlated_as_slowly_as_one_can(l
         assert all(known[row["text"], row["text_pair"]] == row["label"] for row in hans)
         asked = table.take([table.texts.index(row["text"]) for row in hans])
         assert not model.is_right(model.examples(asked)).any()
+
+
+def test_points_have_numbers_of_their_own_that_stay_when_edges_are_left_out(results):
+    about = results("visualization")
+    for name, part in about["result"]["models"].items():
+        found = visualization.by_point(part)
+        assert visualization.by_point(SLIM["visualization"](about["result"])["models"][name]) == found
+        for row, query in zip(found, part["queries"], strict=True):
+            values = [float(number) for number in query["values"].split()]
+            helpful, harmful = [-each for each in values if each < 0], [each for each in values if each > 0]
+            assert row["slice"] == query["slice"]
+            assert row["share_helpful"] == pytest.approx(len(helpful) / len(values))
+            if helpful and harmful:
+                ratio = statistics.fmean(helpful) / statistics.fmean(harmful)
+                assert row["times_as_strong"] == pytest.approx(ratio)
+            assert bool(row["share_of_influence"]) is (name == "hans")
+            assert sum(row["share_of_influence"].values()) == pytest.approx(1 if name == "hans" else 0)
 
 
 def test_training_points_of_hans_are_split_by_heuristic(results):

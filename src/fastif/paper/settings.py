@@ -84,7 +84,8 @@ class Table1Settings:
         queries: that are timed, one by one.
         depth: steps of LiSSA that are timed; fewer than the 1,000 of the paper are extrapolated.
         fast_depth: the same for batches of one, on a CPU; a GPU runs them to the end.
-        sample: examples that plain torch is timed on.
+        sample: examples that plain torch is timed on, in each round.
+        naive_rounds: samples that plain torch is timed on, whose spread is that of its time.
         candidates: the larger and the smaller k.
     """
 
@@ -94,6 +95,7 @@ class Table1Settings:
     fast_depth: int = 1000
     sample: int = 100
     candidates: tuple[int, int] = (10_000, 1000)
+    naive_rounds: int = 3
 
 
 @dataclass(frozen=True)

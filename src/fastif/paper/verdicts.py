@@ -1,7 +1,8 @@
 """What becomes of a claim: it holds, it does not, or one cannot tell; and how numbers decide between the three.
 
 A number with its 95 % interval is compared with a limit: all of the interval beyond it decides, one that includes the
-limit does not, nor do fewer than three numbers. Knows intervals, and neither the paper nor an experiment.
+limit does not, nor do fewer than three numbers, nor numbers that are all the same: they say nothing of how they
+scatter. Knows intervals, and neither the paper nor an experiment.
 """
 
 import math
@@ -13,6 +14,7 @@ from fastif.intervals import CONFIDENCE, Interval, student_quantile
 
 FEWEST = 3  # numbers that an interval is taken over, below which nothing is decided
 NORMAL = 1.96
+ROUNDING = 1e-9  # an interval that is narrower, relative to its ends, is of numbers that are the same
 
 
 class Outcome(StrEnum):
@@ -51,12 +53,15 @@ def every(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def above(found: Interval, limit: float = 0.0) -> Outcome:
-    """Return whether the mean is above a limit.
+    """Return whether the mean is above a limit; open where there is no interval, or one of no width.
 
     >>> above(Interval(2.0, 1.0, 3.0, 5)), above(Interval(2.0, 1.0, 3.0, 5), 4.0), above(Interval(2.0, None, None, 1))
     (<Outcome.HOLDS: 'holds'>, <Outcome.FAILS: 'does not hold'>, <Outcome.UNKNOWN: 'cannot tell here'>)
     """
     if found.low is None or found.high is None or found.count < FEWEST:
+        return Outcome.UNKNOWN
+    widest = max(abs(found.low), abs(found.high))
+    if not math.isfinite(widest) or found.high - found.low <= ROUNDING * widest:
         return Outcome.UNKNOWN
     return Outcome.HOLDS if found.low > limit else Outcome.FAILS if found.high < limit else Outcome.UNKNOWN
 

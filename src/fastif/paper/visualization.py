@@ -143,6 +143,36 @@ def _by_train_slice(part: Part) -> list[dict[str, Any]]:
     return rows
 
 
+def by_point(part: Part) -> list[dict[str, Any]] | None:
+    """Return what each wrong point has: helpful edges, how strong, and whose; None where its edges are not known.
+
+    What is published has these in place of the edges.
+    """
+    if "by_point" in part or not all("values" in query for query in part["queries"]):
+        kept: list[dict[str, Any]] | None = part.get("by_point")
+        return kept
+    edges, slices = edges_of(part)
+    sources = None if part["train_slices"] is None else np.array(part["train_slices"])
+    rows = []
+    for number, name in enumerate(slices):
+        mine = edges.queries == number
+        values = edges.values[mine]
+        helpful, harmful = -values[values < 0], values[values > 0]
+        strong = helpful.mean() / harmful.mean() if len(helpful) and len(harmful) else None
+        of_edge = None if sources is None else sources[edges.train_ids[mine]]
+        rows.append(
+            {
+                "slice": name,
+                "share_helpful": len(helpful) / len(values),
+                "times_as_strong": None if strong is None else float(strong),
+                "share_of_influence": {}
+                if of_edge is None
+                else {each: float(np.abs(values[of_edge == each]).sum() / np.abs(values).sum()) for each in HEURISTICS},
+            }
+        )
+    return rows
+
+
 def table(result: dict[str, Any]) -> str:
     """Return both tables of the appendix for the model trained on NLI, and what there is for the one on HANS."""
     nli, hans = (result["models"][model] for model in MODELS)
