@@ -3,12 +3,13 @@
 import math
 
 import pytest
+import torch
 
 from fastif.intervals import Interval, mean_interval
 from fastif.paper.claims import CLAIMS
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.figures_of_the_paper import CORRELATIONS
-from fastif.paper.verdicts import Outcome, above
+from fastif.paper.verdicts import Outcome, above, most_rows_error
 
 HOLDS, FAILS, UNKNOWN = Outcome.HOLDS, Outcome.FAILS, Outcome.UNKNOWN
 BY_NAME = {claim.name: claim for claim in CLAIMS}
@@ -352,14 +353,23 @@ def test_lexical_overlap_has_the_most_on_every_slice(lexical, queries, verdict):
     assert judged("lexical-overlap", result).outcome is verdict
 
 
-def steps(over_random, over_anchors, *, is_sliced=True, count=3):
-    where = {"set": None, "part": "own slice"} if is_sliced else {"set": "test", "part": "test"}
-    rows = []
-    for measure in ("loss", "accuracy"):
-        for second, mean in (("start", 0.05), ("random", over_random), ("anchors", over_anchors)):
-            ends = {"low": mean - 0.02, "high": mean + 0.02} if count > 1 else {"low": None, "high": None}
-            rows.append({**where, "measure": measure, "first": "helpful", "second": second, "mean": mean, **ends})
-    return {"changes": [{**row, "count": count} for row in rows], "walks": {"constituent" if is_sliced else "all": {}}}
+def steps(over_random, over_anchors, *, is_sliced=True, count=3, examples=30_000, half=0.02):
+    """Accuracies that start at 0.5 and gain 0.05 by helpful points; so much more than by the others."""
+    gains = {"helpful": 0.05, "random": 0.05 - over_random, "anchors": 0.05 - over_anchors}
+    pairs = [*((kind, "start", gain) for kind, gain in gains.items())]
+    pairs += [("helpful", "random", over_random), ("helpful", "anchors", over_anchors)]
+    own = {"anchors": None, "set": None, "part": "own slice"}
+    test = {"anchors": "all", "set": "test", "part": "test", "examples": examples}
+    cells = [{"anchors": each, "set": "test", "part": each, "examples": examples} for each in HEURISTICS]
+    rows = [
+        {**about, "measure": measure, "first": first, "second": second, "mean": mean, "start": 0.5, "count": count}
+        for about in ([own, *cells] if is_sliced else [test])
+        for measure in ("loss", "accuracy")
+        for first, second, mean in pairs
+    ]
+    for row in rows:
+        row["low"], row["high"] = (row["mean"] - half, row["mean"] + half) if count > 1 else (None, None)
+    return {"changes": rows, "walks": {name: {} for name in (HEURISTICS if is_sliced else ("all",))}}
 
 
 @pytest.mark.parametrize("name", ["correction-mnli", "augmentation-hans", "augmentation-anli"])
@@ -377,13 +387,34 @@ def test_helpful_points_gain_more_than_random_ones_and_anchors(name, over, count
     assert judged(name, result).outcome is verdict
 
 
-def reviews(helpful, harmful, anchors, half=0.01):
+@pytest.mark.parametrize("is_sliced", [True, False])
+def test_gains_on_few_rows_are_as_unsure_as_the_rows(is_sliced):
+    name = "correction-mnli" if is_sliced else "augmentation-anli"
+    sure = steps(0.05, 0.03, is_sliced=is_sliced)
+    few = steps(0.05, 0.03, is_sliced=is_sliced, examples=240)
+    assert [judged(name, each).outcome for each in (sure, few)] == [HOLDS, UNKNOWN]
+    for row in few["changes"]:
+        row["rows_error"] = 0.001  # the same rows were right before and after
+    assert judged(name, few).outcome is HOLDS
+
+
+def test_gains_that_are_the_same_in_all_repeats_decide_nothing():
+    assert judged("correction-mnli", steps(0.05, 0.03, half=0.0)).outcome is UNKNOWN
+
+
+def reviews(helpful, harmful, anchors, half=0.01, examples=30_000):
     rows = [
         {"first": kind, "second": "start", "part": "test, held-out domain", "measure": "accuracy", "mean": mean}
         for kind, mean in (("helpful", helpful), ("harmful", harmful), ("anchors", anchors))
     ]
     ends = [{**row, "low": row["mean"] - half, "high": row["mean"] + half, "count": 3} for row in rows]
-    return {"effects": {"retrain": {"comparisons": ends}}}
+    courses = [
+        {"kind": kind, "repeat": repeat, "accuracy": [[0.8], [0.8 + mean]]}
+        for kind, mean in (("helpful", helpful), ("harmful", harmful), ("anchors", anchors))
+        for repeat in range(3)
+    ]
+    parts = [{"title": "test, held-out domain", "examples": examples}]
+    return {"effects": {"retrain": {"comparisons": ends, "courses": courses, "parts": parts}}}
 
 
 @pytest.mark.parametrize(
@@ -394,10 +425,29 @@ def reviews(helpful, harmful, anchors, half=0.01):
         (reviews(0.005, 0.1, 0.0), FAILS),  # harmful points help
         (reviews(0.02, -0.1, 0.0), UNKNOWN),  # perhaps a gain
         (reviews(0.0, -0.005, 0.0), UNKNOWN),
+        (reviews(0.005, -0.1, 0.0, examples=250), UNKNOWN),  # 250 rows cannot tell 0.5 points from 2.7
+        (reviews(0.005, -0.1, 0.0, half=0.0), UNKNOWN),  # repeats that end alike
     ],
 )
 def test_reviews_gain_little_and_lose_by_harmful_points(result, verdict):
     assert judged("no-gain-on-reviews", result).outcome is verdict
+
+
+def test_repeats_that_end_alike_are_told():
+    assert "harmful -10.0 (repeats that end alike)" in judged("no-gain-on-reviews", reviews(0.0, -0.1, 0.0, half=0)).why
+
+
+def test_no_difference_on_the_same_rows_is_less_sure_than_the_bound():
+    draw = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        shares = torch.rand(2, generator=draw)
+        one, other = (torch.rand(2, 200, generator=draw) < shares[:, None]).double()
+        bound = most_rows_error(float(one.mean()), float(other.mean()), 200)
+        assert float((one - other).std(correction=0)) / math.sqrt(200) <= bound + 1e-12
+    right = (torch.arange(200) < 120).double()
+    opposite = right.flip(0)  # as many right, and as many rows changed as there can be
+    found = float((right - opposite).std(correction=0)) / math.sqrt(200)
+    assert found == pytest.approx(most_rows_error(0.6, 0.6, 200))
 
 
 def test_what_was_not_run_or_is_made_up_cannot_be_told():

@@ -122,7 +122,7 @@ def table(result: dict[str, Any]) -> str:
             part["title"],
             kind,
             effect if kind in RANKED else "-",
-            f"{_mean(found, kind, number, 0):.1%} to {_mean(found, kind, number, -1):.1%}",
+            f"{mean_accuracy(found, kind, number, 0):.1%} to {mean_accuracy(found, kind, number, -1):.1%}",
             _change(found, kind, part["title"], "accuracy"),
             _change(found, kind, part["title"], "loss"),
         ]
@@ -135,7 +135,7 @@ def table(result: dict[str, Any]) -> str:
         [
             f"Paper ({AMAZON_CLAIM.where}): {AMAZON_CLAIM.words}. Ours, held-out domain {domain}, change of its "
             f"accuracy in points after {plan['steps']} steps, with 95 % intervals over "
-            f"{plan['repeats'] * result.get('checkpoints', 1)} repeats:",
+            f"{plan['repeats'] * result.get('checkpoints', 1)} repeats, all on the same rows:",
             markdown(["steps on", "paper", f"ours, {PAPERS} (as the paper)", f"ours, {OURS}"], first),
             markdown(["part", "steps on", "chosen by", "accuracy", "change, points", "change of mean loss"], rest),
             f"{plan['anchors']} anchors and {plan['examples']} points a step, rate {plan['learning_rate']:g}, the "
@@ -146,7 +146,8 @@ def table(result: dict[str, Any]) -> str:
     )
 
 
-def _mean(found: dict[str, Any], kind: str, part: int, step: int) -> float:
+def mean_accuracy(found: dict[str, Any], kind: str, part: int, step: int) -> float:
+    """Return the mean over repeats of the accuracy on a part after a step."""
     values = [one["accuracy"][step][part] for one in found["courses"] if one["kind"] == kind]
     return float(sum(values) / len(values))
 

@@ -103,7 +103,8 @@ def table(result: Mapping[str, Any]) -> str:
     parts = [
         f"{result['setting']} (trained on, steps on, measured on). {plan['steps']} gradient steps at rate "
         f"{plan['learning_rate']:g} on {plan['examples']} points for {plan['anchors']} anchors each, of the "
-        f"{plan['nearest']:,} nearest; {repeats} repeats, 95 % intervals of paired differences. {_sizes(result)}",
+        f"{plan['nearest']:,} nearest; {repeats} repeats, 95 % intervals of paired differences over repeats, all on the same "
+        f"rows. {_sizes(result)}",
         "Accuracy after the last step, in points:",
         _gains(name, rows, is_sliced=ALL not in result["walks"]),
     ]

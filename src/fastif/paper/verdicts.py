@@ -52,6 +52,14 @@ def every(outcomes: Iterable[Outcome]) -> Outcome:
     return Outcome.HOLDS if found == {Outcome.HOLDS} else Outcome.UNKNOWN
 
 
+def is_wide(found: Interval) -> bool:
+    """Return whether an interval is of finite numbers that are not all the same."""
+    if found.low is None or found.high is None:
+        return False
+    widest = max(abs(found.low), abs(found.high))
+    return math.isfinite(widest) and found.high - found.low > ROUNDING * widest
+
+
 def above(found: Interval, limit: float = 0.0) -> Outcome:
     """Return whether the mean is above a limit; open where there is no interval, or one of no width.
 
@@ -60,8 +68,7 @@ def above(found: Interval, limit: float = 0.0) -> Outcome:
     """
     if found.low is None or found.high is None or found.count < FEWEST:
         return Outcome.UNKNOWN
-    widest = max(abs(found.low), abs(found.high))
-    if not math.isfinite(widest) or found.high - found.low <= ROUNDING * widest:
+    if not is_wide(found):
         return Outcome.UNKNOWN
     return Outcome.HOLDS if found.low > limit else Outcome.FAILS if found.high < limit else Outcome.UNKNOWN
 
@@ -143,6 +150,35 @@ class Summary:
         freedom = max(1, math.floor(sum(squares) ** 2 / sum(parts)))
         half = student_quantile(0.5 + CONFIDENCE / 2, freedom) * math.sqrt(sum(squares))
         return Interval(mean, mean - half, mean + half, count)
+
+
+def most_rows_error(first: float, second: float, rows: int) -> float:
+    """Return the largest standard error that a difference of two accuracies on the same rows can have.
+
+    Which rows changed sides is not known: as many as the two accuracies allow.
+
+    >>> round(most_rows_error(0.5, 0.5, 100), 3), most_rows_error(1.0, 1.0, 100)
+    (0.1, 0.0)
+    """
+    change = first - second
+    lost = min(second, 1 - first)  # rows that the second has right and the first has not, at most
+    return math.sqrt(max(0.0, 2 * lost + change - change**2) / rows)
+
+
+def with_rows(found: Interval, error: float) -> Interval:
+    """Return an interval over repeats with the error of the rows that all of them were measured on.
+
+    Repeats that end alike tell nothing of how repeats scatter, and leave no interval.
+
+    >>> in_words(with_rows(Interval(1.0, 0.7, 1.3, 3), 0.4 / NORMAL), form=".1f")
+    '1.0 (0.5 to 1.5)'
+    >>> with_rows(Interval(1.0, 1.0, 1.0, 3), 0.1).low is None
+    True
+    """
+    if found.low is None or found.high is None or not is_wide(found):
+        return Interval(found.mean, None, None, found.count)
+    half = math.hypot((found.high - found.low) / 2, NORMAL * error)
+    return Interval(found.mean, found.mean - half, found.mean + half, found.count)
 
 
 def correlation_interval(correlation: float, points: int) -> Interval:

@@ -11,7 +11,19 @@ from fastif.paper import amazon, changes, figures_of_the_paper, visualization
 from fastif.paper.points import RIGHT
 from fastif.paper.simulatability import simulated
 from fastif.paper.sources import LEXICAL
-from fastif.paper.verdicts import Outcome, Verdict, above, below, correlation_interval, every, in_words, within
+from fastif.paper.verdicts import (
+    Outcome,
+    Verdict,
+    above,
+    below,
+    correlation_interval,
+    every,
+    in_words,
+    is_wide,
+    most_rows_error,
+    with_rows,
+    within,
+)
 
 Result = dict[str, Any]
 
@@ -130,15 +142,18 @@ def lexical_overlap_dominates(result: Result) -> Verdict:
 def helpful_gains_most(result: Result) -> Verdict:
     """Accuracy after the last step: helpful above random, and above the anchors, by paired intervals.
 
-    Where anchors are drawn slice by slice, each slice of anchors is measured on its own.
+    Where anchors are drawn slice by slice, each slice of anchors is measured on its own. Intervals of accuracy have the
+    error of the rows that it is measured on; those of the loss, which decide nothing, are over repeats alone.
     """
-    rows = result["changes"]
     is_sliced = changes.ALL not in result["walks"]
     where = {"part": changes.OWN} if is_sliced else {"set": changes.TEST, "part": changes.TEST}
 
     def change(measure: str, second: str) -> Interval:
-        (row,) = changes.pick(rows, **where, measure=measure, first="helpful", second=second)
-        return Interval(row["mean"], row["low"], row["high"], row["count"])
+        (row,) = changes.pick(result["changes"], **where, measure=measure, first="helpful", second=second)
+        found = Interval(row["mean"], row["low"], row["high"], row["count"])
+        if measure == "loss":
+            return found
+        return with_rows(found, row["rows_error"] if "rows_error" in row else _most_error(result, second))
 
     def told(measure: str, others: Iterable[str]) -> str:
         scale, form = (100.0, "+.1f") if measure == "accuracy" else (1.0, "+.2f")
@@ -154,23 +169,49 @@ def helpful_gains_most(result: Result) -> Verdict:
     )
 
 
+def _most_error(result: Result, second: str) -> float:
+    """Return the largest error that the rows of the test set can make in helpful against something else.
+
+    Slices are of rows of their own, and their mean is what is told.
+    """
+    errors = []
+    for anchors in result["walks"]:
+        part = changes.TEST if anchors == changes.ALL else anchors
+        rows = changes.pick(result["changes"], anchors=anchors, set=changes.TEST, part=part, measure="accuracy")
+        gains = {row["first"]: row["mean"] for row in rows if row["second"] == changes.START}
+        start, examples = rows[0]["start"], rows[0]["examples"]
+        errors.append(most_rows_error(start + gains["helpful"], start + gains.get(second, 0.0), examples))
+    return math.hypot(*errors) / len(errors)
+
+
 def no_gain_on_reviews(result: Result) -> Verdict:
-    """Harmful points lower the accuracy; helpful ones and anchors move it by less than the paper calls a gain."""
-    rows = result["effects"][amazon.PAPERS]["comparisons"]
+    """Harmful points lower the accuracy; helpful ones and anchors move it by less than the paper calls a gain.
+
+    Intervals are over repeats, and have the error of the rows of the test set that all repeats are measured on.
+    """
+    found = result["effects"][amazon.PAPERS]
+    (part,) = [each for each in found["parts"] if each["title"] == amazon.TEST]
+    number = found["parts"].index(part)
 
     def change(kind: str) -> Interval:
         wanted = (kind, "start", amazon.TEST, "accuracy")
-        (row,) = [each for each in rows if (each["first"], each["second"], each["part"], each["measure"]) == wanted]
-        low, high = (None if row[end] is None else 100 * row[end] for end in ("low", "high"))
-        return Interval(100 * row["mean"], low, high, row["count"])
+        (row,) = [
+            each
+            for each in found["comparisons"]
+            if (each["first"], each["second"], each["part"], each["measure"]) == wanted
+        ]
+        start, end = (amazon.mean_accuracy(found, kind, number, step) for step in (0, -1))
+        error = row["rows_error"] if "rows_error" in row else most_rows_error(end, start, part["examples"])
+        return with_rows(Interval(row["mean"], row["low"], row["high"], row["count"]), error)
 
     helpful, harmful, anchors = (change(kind) for kind in ("helpful", "harmful", "anchors"))
     told = ", ".join(
-        f"{kind} {in_words(each, form='+.1f')}"
+        f"{kind} {in_words(each, scale=100, form='+.1f')}{'' if is_wide(each) else ' (repeats that end alike)'}"
         for kind, each in (("helpful", helpful), ("anchors", anchors), ("harmful", harmful))
     )
     return Verdict(
-        every([within(helpful, LITTLE), within(anchors, LITTLE), below(harmful)]),
-        f"helpful {helpful.mean:+.1f}, harmful {harmful.mean:+.1f} points",
-        f"Accuracy in points: {told}; little is less than {LITTLE}, the smallest gain that the paper tells of.",
+        every([within(helpful, LITTLE / 100), within(anchors, LITTLE / 100), below(harmful)]),
+        f"helpful {100 * helpful.mean:+.1f}, harmful {100 * harmful.mean:+.1f} points",
+        f"Accuracy in points, on {part['examples']:,} rows: {told}; little is less than {LITTLE}, the smallest gain "
+        "that the paper tells of.",
     )
