@@ -18,6 +18,7 @@ from fastif.integrations.huggingface import TextExamples
 from fastif.integrations.tables import TextTable
 from fastif.keeping import Tensors
 from fastif.measuring.words import markdown
+from fastif.paper import changes
 from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import AMAZON, AMAZON_CLAIM
 from fastif.paper.models import TaskModel
@@ -159,11 +160,7 @@ def _change(found: dict[str, Any], kind: str, part: str, measure: str) -> str:
         for each in found["comparisons"]
         if (each["first"], each["second"], each["part"], each["measure"]) == (kind, "start", part, measure)
     ]
-    scale, digits = (100.0, 1) if measure == "accuracy" else (1.0, 4)
-    words = f"{scale * row['mean']:+.{digits}f}"
-    if row["low"] is None:
-        return words
-    return f"{words} ({scale * row['low']:+.{digits}f} to {scale * row['high']:+.{digits}f})"
+    return changes.words(row)
 
 
 def draw(result: dict[str, Any]) -> "dict[str, Figure]":

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fastif.apps.iteration import KINDS, Courses, Kind, Measure
-from fastif.intervals import paired_interval
+from fastif.intervals import Interval, in_words, paired_interval
 from fastif.measuring.words import markdown
 from fastif.paper.figures_of_the_paper import CORRECTION_CLAIMS, GAINS, HANS_START
 
@@ -85,14 +85,11 @@ def pick(rows: list[Row], **setting: Any) -> list[Row]:
 def words(row: Row) -> str:
     """Return a change with its interval: accuracy in points.
 
-    >>> words({"measure": "accuracy", "mean": 0.021, "low": -0.003, "high": 0.045})
+    >>> words({"measure": "accuracy", "mean": 0.021, "low": -0.003, "high": 0.045, "count": 3})
     '+2.1 (-0.3 to +4.5)'
     """
-    scale, digits = (100.0, 1) if row["measure"] == "accuracy" else (1.0, 4)
-    mean = f"{scale * row['mean']:+.{digits}f}"
-    if row["low"] is None:
-        return mean
-    return f"{mean} ({scale * row['low']:+.{digits}f} to {scale * row['high']:+.{digits}f})"
+    scale, form = (100.0, "+.1f") if row["measure"] == "accuracy" else (1.0, "+.4f")
+    return in_words(Interval.from_json(row), scale=scale, form=form)
 
 
 def table(result: Mapping[str, Any]) -> str:
@@ -103,8 +100,8 @@ def table(result: Mapping[str, Any]) -> str:
     parts = [
         f"{result['setting']} (trained on, steps on, measured on). {plan['steps']} gradient steps at rate "
         f"{plan['learning_rate']:g} on {plan['examples']} points for {plan['anchors']} anchors each, of the "
-        f"{plan['nearest']:,} nearest; {repeats} repeats, 95 % intervals of paired differences over repeats, all on the same "
-        f"rows. {_sizes(result)}",
+        f"{plan['nearest']:,} nearest; {repeats} repeats, 95 % intervals of paired differences over repeats, all on "
+        f"the same rows. {_sizes(result)}",
         "Accuracy after the last step, in points:",
         _gains(name, rows, is_sliced=ALL not in result["walks"]),
     ]

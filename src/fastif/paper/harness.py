@@ -52,7 +52,7 @@ class Experiment(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Attempt:
     """What became of an experiment: where its files are, and why it failed if it did."""
 
     name: str
@@ -101,7 +101,7 @@ class Laboratory:
             note=self.note,
         )
 
-    def run(self, experiment: Experiment) -> Outcome:
+    def run(self, experiment: Experiment) -> Attempt:
         """Run an experiment, or go on with it; of a finished one, only figures and table are made anew."""
         path = self.out / experiment.name
         with RunStore.begin(path, self._request(experiment)) as store:
@@ -110,22 +110,22 @@ class Laboratory:
             result = store.json(RESULT)["result"]
             words = self._present(experiment, store, result)
             store.finish()
-        return Outcome(experiment.name, path, table=words)
+        return Attempt(experiment.name, path, table=words)
 
-    def run_all(self, experiments: Iterable[Experiment]) -> list[Outcome]:
+    def run_all(self, experiments: Iterable[Experiment]) -> list[Attempt]:
         """Run several; one that fails is told and the others go on."""
-        outcomes = []
+        attempts = []
         for experiment in experiments:
             self.note(f"{experiment.name}: {experiment.title}")
             try:
-                outcomes.append(self.run(experiment))
+                attempts.append(self.run(experiment))
             except Exception as error:  # noqa: BLE001 - what one of them meets must not stop the others
                 if not isinstance(error, FastifError):
                     self.note(traceback.format_exc())
                 words = f"{type(error).__name__}: {error}"
-                outcomes.append(Outcome(experiment.name, self.out / experiment.name, error=words))
+                attempts.append(Attempt(experiment.name, self.out / experiment.name, error=words))
                 self.note(f"{experiment.name} failed: {words}")
-        return outcomes
+        return attempts
 
     def _request(self, experiment: Experiment) -> dict[str, Any]:
         """Return what the result depends on; code and hardware are in the result, and may change on the way."""

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fastif.intervals import Interval, mean_interval
+from fastif.intervals import Interval, in_words, mean_interval
 from fastif.measuring.words import ratio, seconds
 from fastif.paper import correlations, figures_of_the_paper, recall, retraining
 from fastif.paper.points import KINDS, RIGHT
-from fastif.paper.verdicts import Outcome, Summary, Verdict, above, below, every, in_words
+from fastif.paper.verdicts import Outcome, Summary, Verdict, above, below, every
 
 Result = dict[str, Any]
 Row = dict[str, Any]

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Any
 
 from fastif.apps.simulated import EXPECTED
-from fastif.intervals import Interval, mean_interval, paired_interval
+from fastif.intervals import Interval, in_words, mean_interval, paired_interval
 from fastif.paper import amazon, changes, figures_of_the_paper, visualization
 from fastif.paper.points import RIGHT
 from fastif.paper.simulatability import simulated
@@ -18,7 +18,6 @@ from fastif.paper.verdicts import (
     below,
     correlation_interval,
     every,
-    in_words,
     is_wide,
     most_rows_error,
     with_rows,
@@ -150,7 +149,7 @@ def helpful_gains_most(result: Result) -> Verdict:
 
     def change(measure: str, second: str) -> Interval:
         (row,) = changes.pick(result["changes"], **where, measure=measure, first="helpful", second=second)
-        found = Interval(row["mean"], row["low"], row["high"], row["count"])
+        found = Interval.from_json(row)
         if measure == "loss":
             return found
         return with_rows(found, row["rows_error"] if "rows_error" in row else _most_error(result, second))
@@ -202,7 +201,7 @@ def no_gain_on_reviews(result: Result) -> Verdict:
         ]
         start, end = (amazon.mean_accuracy(found, kind, number, step) for step in (0, -1))
         error = row["rows_error"] if "rows_error" in row else most_rows_error(end, start, part["examples"])
-        return with_rows(Interval(row["mean"], row["low"], row["high"], row["count"]), error)
+        return with_rows(Interval.from_json(row), error)
 
     helpful, harmful, anchors = (change(kind) for kind in ("helpful", "harmful", "anchors"))
     told = ", ".join(
