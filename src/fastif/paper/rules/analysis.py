@@ -23,14 +23,13 @@ def faster_than_the_original(result: Result) -> Verdict:
     interval is that of our query alone, and the sentence says so.
     """
     slow, fast = _slow_and_fast(result)
-    spread, rounds = slow.get("naive_spread"), slow.get("naive_rounds", 1)
-    is_spread = spread is not None and rounds > 1
-    original = (
-        Summary(slow["naive_s"], spread, rounds) if is_spread else Summary(slow["naive_s"], 0.0, result["queries"])
-    )
-    words = (
-        "Plain torch in full (extrapolated from a sample" + ("" if is_spread else " timed once, with no spread") + ")"
-    )
+    spread: float | None = slow.get("naive_spread")
+    if spread is None:
+        original = Summary(slow["naive_s"], 0.0, result["queries"])
+    else:
+        original = Summary(slow["naive_s"], spread, slow["naive_rounds"])
+    how = "extrapolated from a sample" + (" timed once, with no spread" if spread is None else "")
+    words = f"Plain torch in full ({how})"
     return _faster(result, original, fast, limit=figures_of_the_paper.SPEED, words=words)
 
 
