@@ -465,5 +465,21 @@ def test_claims_are_of_experiments_and_have_names_of_their_own():
     assert {claim.experiment for claim in CLAIMS} == set(EXPERIMENTS)
 
 
-def test_no_verdict_is_made_of_what_is_no_number():
-    assert not math.isnan(float(judged("simulatability-right", simulations((-0.1,), ())).ours))
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_no_verdict_is_made_of_what_is_no_number(odd):
+    results = {
+        "simulatability-right": simulations((-0.4, odd, -0.6), ()),
+        "error-of-s-test": errors(odd),
+        "correlations": agreements(0.96, odd, 0.97),
+        "removal-of-helpful": retrainings((0.4, odd, 0.6), (0.1, 0.2, 0.3)),
+        "speed": times(naive=odd, slow=10.0, fast=10.0),
+        "recall-above-chance": recalls(odd, odd),
+        "recall-by-sign": recalls(0.1, 0.5, harmful=(odd, -odd), helpful=(0.3, 0.6)),
+        "few-helpful-edges": graphs([10, 20, odd, 40], [2, 2, 2, 2]),
+        "lexical-overlap": graphs([10] * 4, [2] * 4, lexical=(0.5, odd, 0.5)),
+        "slices-alike": graphs([10] * 4, [2] * 4, correlation=odd),
+        "correction-mnli": steps(odd, odd),
+        "no-gain-on-reviews": reviews(0.005, odd, 0.0),
+    }
+    outcomes = {name: judged(name, result).outcome for name, result in results.items()}
+    assert outcomes == dict.fromkeys(results, UNKNOWN)
