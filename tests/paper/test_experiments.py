@@ -10,7 +10,9 @@ import torch
 
 import fastif
 from fastif import metrics
-from fastif.apps.iteration import KINDS
+from fastif.apps.iteration import KINDS, Courses, Plan
+from fastif.apps.iteration.courses import Course
+from fastif.apps.iteration.watching import Part
 from fastif.errors import DataError
 from fastif.intervals import paired_interval
 from fastif.paper import changes, correction, recall, retraining, simulatability, visualization
@@ -342,3 +344,23 @@ def test_walks_of_two_checkpoints_are_repeats(name, tmp_path):
     assert courses[0]["loss"][0] != courses[1]["loss"][0]
     compared = walks["comparisons"] if name == "amazon" else result["changes"]
     assert compared[0]["count"] == 2
+
+
+def test_repeats_from_one_model_are_not_taken_for_other_models(results):
+    walk = results("augmentation-anli")["result"]["walks"]["all"]
+    plan = Plan(**walk["plan"])
+    parts = (Part("test", None, 60),)
+
+    def course(kind, repeat, end):
+        losses = torch.tensor([[1.0], [end]], dtype=torch.float64)
+        return Course(kind, repeat, losses, losses, torch.empty(2, 0), torch.empty(2, 0), (), ())
+
+    # two repeats from each of three models: alike from one model, different between them
+    ends = [1.1, 1.1, 1.4, 1.4, 1.6, 1.6]
+    courses = {kind: [course(kind, number, end) for number, end in enumerate(ends)] for kind in KINDS}
+    walks = {changes.ALL: Courses(parts, courses, plan)}
+    setting = {"set": "test", "part": "test", "measure": "loss", "first": "helpful", "second": "start"}
+    (row,) = changes.pick(changes.measured(walks, checkpoints=3), **setting)
+    slow = paired_interval([0.1, 0.4, 0.6], [0.0] * 3)
+    assert (row["mean"], row["low"], row["high"]) == pytest.approx((slow.mean, slow.low, slow.high))
+    assert row["count"] == 3

@@ -1,7 +1,9 @@
 """What the steps of a correction changed: paired intervals, the table "paper | ours", and the figures.
 
 Kinds share the anchors of a repeat, so that they are compared repeat by repeat. Where several cells are averaged
-(slices of the anchors by slices of the test set), that is done within a repeat. Knows walks, neither models nor data.
+(slices of the anchors by slices of the test set), that is done within a repeat. Repeats from one model are no other
+models: with several checkpoints, what is compared is the mean over the repeats of each. Knows walks, neither models nor
+data.
 """
 
 from collections.abc import Mapping
@@ -33,15 +35,16 @@ Cell = tuple[Courses, int]
 Row = dict[str, Any]
 
 
-def measured(walks: Mapping[str, Courses]) -> list[Row]:
+def measured(walks: Mapping[str, Courses], checkpoints: int = 1) -> list[Row]:
     """Return every change after the last step: of each cell, and of the averages over cells."""
     rows: list[Row] = []
     for anchors, courses in walks.items():
         for number, part in enumerate(courses.parts):
             about = {"anchors": anchors, "set": part.set, "part": part.title, "examples": part.examples}
-            rows += [{**about, **row} for row in _rows([(courses, number)])]
+            rows += [{**about, **row} for row in _rows([(courses, number)], checkpoints)]
     for name, cells in averages(walks).items():
-        rows += [{"anchors": None, "set": None, "part": name, "cells": len(cells), **row} for row in _rows(cells)]
+        about = {"anchors": None, "set": None, "part": name, "cells": len(cells)}
+        rows += [{**about, **row} for row in _rows(cells, checkpoints)]
     return rows
 
 
@@ -57,21 +60,22 @@ def averages(walks: Mapping[str, Courses]) -> dict[str, list[Cell]]:
     return {name: cells for name, cells in found.items() if cells}
 
 
-def _rows(cells: list[Cell]) -> list[Row]:
+def _rows(cells: list[Cell], checkpoints: int) -> list[Row]:
     rows = []
     for measure in MEASURES:
         for first, second in PAIRS:
-            one = _mean(cells, first, measure)
-            other = one[:, 0] if second == START else _mean(cells, second, measure)[:, -1]
+            one = _mean(cells, first, measure, checkpoints)
+            other = one[:, 0] if second == START else _mean(cells, second, measure, checkpoints)[:, -1]
             found = paired_interval(one[:, -1], other).as_json()
             start = float(one[:, 0].mean())
             rows.append({"measure": measure, "first": first, "second": second, "start": start, **found})
     return rows
 
 
-def _mean(cells: list[Cell], kind: Kind, measure: Measure) -> Tensor:
-    """Return the mean over cells, (repeats, steps + 1)."""
-    return torch.stack([courses.values(kind, measure)[:, :, part] for courses, part in cells]).mean(dim=0)
+def _mean(cells: list[Cell], kind: Kind, measure: Measure, checkpoints: int) -> Tensor:
+    """Return the mean over cells, (repeats, steps + 1), and with several checkpoints over the repeats of each."""
+    found = torch.stack([courses.values(kind, measure)[:, :, part] for courses, part in cells]).mean(dim=0)
+    return found if checkpoints == 1 else found.unflatten(0, (checkpoints, -1)).mean(dim=1)
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------
@@ -100,8 +104,7 @@ def table(result: Mapping[str, Any]) -> str:
     parts = [
         f"{result['setting']} (trained on, steps on, measured on). {plan['steps']} gradient steps at rate "
         f"{plan['learning_rate']:g} on {plan['examples']} points for {plan['anchors']} anchors each, of the "
-        f"{plan['nearest']:,} nearest; {repeats} repeats, 95 % intervals of paired differences over repeats, all on "
-        f"the same rows. {_sizes(result)}",
+        f"{plan['nearest']:,} nearest; {_repeats(result, repeats)}, all on the same rows. {_sizes(result)}",
         "Accuracy after the last step, in points:",
         _gains(name, rows, is_sliced=ALL not in result["walks"]),
     ]
@@ -112,6 +115,14 @@ def table(result: Mapping[str, Any]) -> str:
     parts += ["Ours, change of the mean loss:", _cells(rows, "loss")]
     parts += [*_short(result, plan["steps"] * repeats, plan["examples"]), *result["notes"]]
     return "\n\n".join([*parts, f"How points are ranked: {walk['how']}"])
+
+
+def _repeats(result: Mapping[str, Any], repeats: int) -> str:
+    models = result.get("checkpoints", 1)
+    if models == 1:
+        return f"{repeats} repeats, 95 % intervals of paired differences over repeats"
+    each = f"{models} models of other seeds, {repeats // models} repeats from each"
+    return f"{each}, 95 % intervals of paired differences over models"
 
 
 def _sizes(result: Mapping[str, Any]) -> str:

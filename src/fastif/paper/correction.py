@@ -89,7 +89,7 @@ class Correction:
             "rows_of": {**tables.as_json(), "train": len(model.train)},
             "checkpoints": wanted.checkpoints,
             "walks": {anchors: _as_json(courses) for anchors, courses in walks.items()},
-            "changes": changes.measured(walks),
+            "changes": changes.measured(walks, wanted.checkpoints),
             "short_steps": {anchors: courses.short_steps() for anchors, courses in walks.items()},
             "notes": list(dict.fromkeys(notes)),
         }
