@@ -3,6 +3,7 @@
 import json
 import math
 import statistics
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from fastif.intervals import paired_interval
 from fastif.paper import changes, correction, recall, retraining, simulatability, visualization
 from fastif.paper.context import Context
 from fastif.paper.experiments import EXPERIMENTS, find
+from fastif.paper.figures_of_the_paper import CORRELATIONS
 from fastif.paper.harness import Laboratory
 from fastif.paper.points import choose_points
 from fastif.paper.publishing import SLIM
@@ -113,11 +115,34 @@ def test_recalls_of_harmful_and_helpful_points_are_paired_by_query(results):
 
 def test_correlations_are_of_the_retrieved_points_and_of_the_strongest(results):
     result = results("correlations")["result"]
-    assert len(result["rows"]) == 4 * 3 * 2  # queries, comparisons, retrieved and top
+    assert len(result["rows"]) == 4 * (3 + 3) * 2  # queries, comparisons and those beside, retrieved and top
     assert all(-1 <= row[key] <= 1 for row in result["rows"] for key in ("pearson", "spearman", "kendall"))
-    assert min(row["pearson"] for row in result["rows"]) > 0.9
+    assert min(row["pearson"] for row in result["rows"] if row["comparison"] in CORRELATIONS) > 0.9
     shares = torch.tensor([row["top_retrieved"] for row in result["rows"]])
     assert bool((shares[:, 0] <= shares[:, 1]).all())
+
+
+def test_other_dampings_and_the_product_of_gradients_are_correlated_with_full(laboratory, results):
+    result, wanted = results("correlations")["result"], laboratory.settings.correlations
+    model = laboratory.models.get("nli-3")
+    some = laboratory.data.some(laboratory.data.nli_dev(3))
+    points = choose_points(model, some, right=wanted.right, wrong=wanted.wrong)
+    context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
+    full = context.explainer(model, solver=wanted.full.solver(0), curvature="hessian").scores(points.examples).values
+    others = {
+        "damping 5000, against full": {"solver": wanted.others[0].solver(1), "curvature": "hessian"},
+        "automatic damping, against full": {"solver": "auto"},
+        "gradient dot product, against full": {"solver": fastif.Identity()},
+    }
+    for comparison, options in others.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fastif.ConvergenceWarning)
+            values = context.explainer(model, **options).scores(points.examples).values
+        rows = [row for row in result["rows"] if (row["comparison"], row["on"]) == (comparison, "top")]
+        for query, row in enumerate(rows):
+            top = full[query].abs().argsort(descending=True)[: wanted.top]
+            assert row["spearman"] == pytest.approx(metrics.spearman(values[query, top], full[query, top]), abs=1e-3)
+        assert f"| {comparison} | true top 20 |" in (laboratory.out / "correlations/table.md").read_text()
 
 
 def test_retraining_removes_what_each_system_found(laboratory, results):

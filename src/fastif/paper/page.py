@@ -38,7 +38,7 @@ BEYOND: dict[str, str] = {
     "table1": "plain torch in the same run, and the fast s_test on all training points",
     "recall": "other dampings beside the paper's, candidates by head gradient, by gradient dot product and at random",
     "hvp": "the error to the converged solution",
-    "correlations": "the true top, retrieved or not",
+    "correlations": "the true top, retrieved or not; other dampings and the plain product of gradients",
     "retraining": "the noise of random removals, and what influence predicted",
     "simulatability": "steps with predicted labels",
     "visualization": "both tables for the model trained on HANS, and shares of influence by heuristic",

@@ -136,7 +136,19 @@ class RecallSettings:
 
 @dataclass(frozen=True)
 class CorrelationSettings:
-    """Fast against full influence values: on the points retrieved with each k, and on the true `top`."""
+    """Fast against full influence values: on the points retrieved with each k, and on the true `top`.
+
+    Args:
+        right: queries that are predicted right.
+        wrong: queries that are predicted wrong.
+        k: candidates of the two fast systems.
+        top: how many of the truly strongest are looked at.
+        fast: the solver of the fast systems.
+        full: the solver of the full one.
+        others: solvers with another damping, which stand beside the fast systems.
+        automatic: whether the library's own choice of solver and damping does.
+        gradient_dot: whether the plain product of gradients does, which knows no curvature.
+    """
 
     right: int = 10
     wrong: int = 10
@@ -144,6 +156,9 @@ class CorrelationSettings:
     top: int = 100
     fast: SolverSettings = NLI_ON_MNLI
     full: SolverSettings = ORIGINAL
+    others: tuple[SolverSettings, ...] = (NLI_ON_HANS,)
+    automatic: bool = True
+    gradient_dot: bool = True
 
 
 @dataclass(frozen=True)
@@ -319,7 +334,9 @@ SCALES: dict[str, Settings] = {
         recall=RecallSettings(
             4, 4, (10, 50, 100, 200, 500), (10, 100), dampings=(SMALL_NLI.damping, "auto"), curvature_examples=150
         ),
-        correlations=CorrelationSettings(2, 2, (50, 500), 100, fast=SMALL_NLI, full=SMALL_ORIGINAL),
+        correlations=CorrelationSettings(
+            2, 2, (50, 500), 100, fast=SMALL_NLI, full=SMALL_ORIGINAL, others=(SMALL_HANS,), automatic=False
+        ),
         retraining=RetrainingSettings(
             2, 2, 25, (5, 25), (150,), baselines=2, draws=1, fast=SMALL_NLI, full=SMALL_ORIGINAL
         ),
@@ -341,7 +358,9 @@ SCALES: dict[str, Settings] = {
         table1=Table1Settings(None, queries=2, depth=2, fast_depth=2, sample=4, candidates=(40, 10)),
         hvp=HvpSettings(1, 1, (4, 8), (1, 4), (1, 2), examples=32, solver=SMOKE_SOLVER),
         recall=RecallSettings(2, 2, (5, 20, 50), (5, 10), dampings=("auto",)),
-        correlations=CorrelationSettings(2, 2, (10, 40), 20, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL),
+        correlations=CorrelationSettings(
+            2, 2, (10, 40), 20, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL, others=(replace(SMOKE_SOLVER, scale=5e4),)
+        ),
         retraining=RetrainingSettings(
             2, 1, 5, (1, 5), (24, 40), baselines=2, draws=1, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL
         ),
