@@ -24,7 +24,8 @@ from fastif.paper.harness import Laboratory
 from fastif.paper.points import choose_points
 from fastif.paper.publishing import SLIM
 from fastif.paper.scored import Search, System
-from fastif.paper.settings import SolverSettings, settings_for
+from fastif.paper.settings import settings_for
+from fastif.paper.solver_settings import SolverSettings
 from fastif.store import RunStore
 
 
@@ -389,3 +390,43 @@ def test_repeats_from_one_model_are_not_taken_for_other_models(results):
     slow = paired_interval([0.1, 0.4, 0.6], [0.0] * 3)
     assert (row["mean"], row["low"], row["high"]) == pytest.approx((slow.mean, slow.low, slow.high))
     assert row["count"] == 3
+
+
+@pytest.mark.parametrize(("name", "count"), [("augmentation-anli", 4), ("correction-mnli", 1)])
+def test_other_ways_to_rank_share_draws_with_the_papers(name, count, results, laboratory):
+    result = results(name)["result"]
+    wanted = getattr(laboratory.settings, name.replace("-", "_"))
+    variants = result["variants"]["changes"]
+    assert list(variants) == [variant.name for variant in wanted.variants]
+    assert len(variants) == count
+    words = (laboratory.out / name / "table.md").read_text()
+    setting = {"measure": "loss", "part": "own slice" if name == "correction-mnli" else "test"}
+    same, other = ({"first": kind, "second": "start", **setting} for kind in ("random", "helpful"))
+    walks = result["walks"].items()
+    random = []  # of the repeats that variants have, the mean over slices of what random points change
+    for anchors, walk in walks:
+        titles = [(part["set"], part["title"]) for part in walk["parts"]]
+        place = titles.index(("test", "test" if anchors == "all" else anchors))
+        courses = [one["loss"] for one in walk["courses"] if one["kind"] == "random"][: wanted.variant_repeats]
+        random += [loss[-1][place] - loss[0][place] for loss in courses]
+    means = []
+    for variant, rows in variants.items():
+        assert f"| {variant} |" in words
+        (row,) = changes.pick(rows, **same)
+        assert row["count"] == wanted.variant_repeats
+        assert row["mean"] == pytest.approx(sum(random) / len(random))
+        means += [row["mean"] for row in changes.pick(rows, **other)]
+    assert len(set(means)) > 1 or count == 1  # they do not all choose the same points
+
+
+def test_a_variant_changes_what_it_is_named_for(laboratory):
+    context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
+    wanted = settings_for("full").correction_mnli
+    papers = correction.Ranking(context, wanted)
+    dot, small, own, scan = (replace(papers, variant=variant) for variant in wanted.variants)
+    assert (papers.plan(5000).effect, papers.plan(5000).nearest, papers.plan(5000).repeats) == ("retrain", 1000, 5)
+    assert papers.options["damping"] == 5000
+    assert (dot.plan(5000).effect, dot.plan(5000).nearest, dot.plan(5000).repeats) == ("finetune-step", 1000, 3)
+    assert (small.options["damping"], small.plan(5000).effect) == (50, "retrain")
+    assert (own.options["damping"], own.plan(5000).effect) == ("auto", "retrain")
+    assert (scan.plan(5000).nearest, scan.options["damping"]) == (None, 5000)

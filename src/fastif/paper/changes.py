@@ -48,6 +48,12 @@ def measured(walks: Mapping[str, Courses], checkpoints: int = 1) -> list[Row]:
     return rows
 
 
+def summed_up(walks: Mapping[str, Courses]) -> list[Row]:
+    """Return the changes that the paper tells of and those on the original data: of averages, or of the test set."""
+    wanted = {OWN, WHOLE, ORIGINAL, TEST}
+    return [row for row in measured(walks) if row["part"] in wanted and row["anchors"] in (None, ALL)]
+
+
 def averages(walks: Mapping[str, Courses]) -> dict[str, list[Cell]]:
     """Return the cells that are averaged, by what the average is called."""
     found: dict[str, list[Cell]] = {OWN: [], WHOLE: [], ORIGINAL: []}
@@ -113,6 +119,7 @@ def table(result: Mapping[str, Any]) -> str:
         parts += ["Accuracy before the first step:", _starts(rows)]
     parts += ["Ours, change of accuracy after the last step, in points:", _cells(rows, "accuracy")]
     parts += ["Ours, change of the mean loss:", _cells(rows, "loss")]
+    parts += _variants(result)
     parts += [*_short(result, plan["steps"] * repeats, plan["examples"]), *result["notes"]]
     return "\n\n".join([*parts, f"How points are ranked: {walk['how']}"])
 
@@ -176,6 +183,31 @@ def _cells(rows: list[Row], measure: Measure) -> str:
         before = f"{start:.1%}" if measure == "accuracy" else f"{start:.4f}"
         lines.append([anchors, part, before, *(words(each[pair]) for pair in PAIRS)])
     return markdown(["anchors of", "measured on", "at the start", *names], lines)
+
+
+def _variants(result: Mapping[str, Any]) -> list[str]:
+    """Return what other ways to rank points changed, beside the first."""
+    variants = result.get("variants", {"changes": {}})
+    if not variants["changes"]:
+        return []
+    group = {"part": OWN} if ALL not in result["walks"] else {"set": TEST, "part": TEST}
+    pairs = (("helpful", START), ("helpful", "random"), ("helpful", "anchors"), ("harmful", START))
+    lines = []
+    for name, rows in {"as the paper ranks": result["changes"], **variants["changes"]}.items():
+        cells = [
+            words(row)
+            for measure in ("accuracy", "loss")
+            for first, second in pairs
+            for row in pick(rows, **group, measure=measure, first=first, second=second)
+        ]
+        original = pick(rows, part=ORIGINAL, measure="accuracy", first="helpful", second=START)
+        lines.append([name, *cells, words(original[0])])
+    names = [first if second == START else f"{first} - {second}" for first, second in pairs]
+    columns = [*(f"accuracy, {name}" for name in names), *(f"loss, {name}" for name in names)]
+    return [
+        f"Other ways to rank points, from the first model alone, {variants['repeats']} repeats with the same draws:",
+        markdown(["", *columns, "accuracy on original data, helpful"], lines),
+    ]
 
 
 def _short(result: Mapping[str, Any], steps: int, wanted: int) -> list[str]:

@@ -21,7 +21,7 @@ from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import CORRELATIONS
 from fastif.paper.points import RIGHT, WRONG
 from fastif.paper.recall import scores_of
-from fastif.paper.settings import SolverSettings
+from fastif.paper.solver_settings import SolverSettings
 from fastif.solvers import Auto
 
 if TYPE_CHECKING:

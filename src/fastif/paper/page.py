@@ -42,9 +42,9 @@ BEYOND: dict[str, str] = {
     "retraining": "the noise of random removals, and what influence predicted",
     "simulatability": "steps with predicted labels",
     "visualization": "both tables for the model trained on HANS, and shares of influence by heuristic",
-    "correction-mnli": "paired intervals, the loss, and the data that the model was trained on",
-    "augmentation-hans": "paired intervals, the loss, and the data that the model was trained on",
-    "augmentation-anli": "paired intervals, the loss, and the data that the model was trained on",
+    "correction-mnli": "paired intervals, the loss, the data that the model was trained on, other ways to rank points",
+    "augmentation-hans": "paired intervals, the loss, the data that the model was trained on, other ways to rank points",
+    "augmentation-anli": "paired intervals, the loss, the data that the model was trained on, other ways to rank points",
     "amazon": "points ranked by what a gradient step changes, and the domains of the training",
 }
 

@@ -10,42 +10,20 @@ from typing import Any, Literal, get_args
 
 from fastif.errors import ConfigurationError
 from fastif.integrations.huggingface.recipe import Recipe
-from fastif.solvers import LiSSA
-from fastif.solvers.paper_lissa import PaperLiSSA
+from fastif.paper.solver_settings import (
+    HANS_ON_ALL,
+    NLI_ON_ANLI,
+    NLI_ON_HANS,
+    NLI_ON_MNLI,
+    ORIGINAL,
+    SENTIMENT,
+    SolverSettings,
+)
 
 Scale = Literal["smoke", "small", "full"]
 Model = Literal["nli-3", "nli-2", "hans", "sentiment", "nli-3-few"]
 MODELS: tuple[Model, ...] = get_args(Model)
 DampingChoice = float | Literal["auto"]
-
-
-@dataclass(frozen=True)
-class SolverSettings:
-    """The paper's iteration: damp, scale, J = depth, B = batch_size, T = repeats; its damping is damp x scale."""
-
-    damp: float = 5e-3
-    scale: float = 1e4
-    depth: int = 1000
-    batch_size: int = 1
-    repeats: int = 4
-
-    @property
-    def damping(self) -> float:
-        """What this adds to the diagonal of H: lambda."""
-        return self.damp * self.scale
-
-    def solver(self, seed: int = 0) -> PaperLiSSA:
-        """Return the solver."""
-        return LiSSA.paper(**asdict(self), seed=seed)
-
-
-# damp, scale and J by what the model was trained on and what it is asked about, as in the authors' release
-NLI_ON_MNLI = SolverSettings(5e-3, 1e4, 1000)
-NLI_ON_HANS = SolverSettings(5e-3, 1e6, 1000)
-HANS_ON_ALL = SolverSettings(5e-3, 1e6, 2000)
-NLI_ON_ANLI = SolverSettings(5e-3, 1e6, 1500)
-SENTIMENT = SolverSettings(5e-3, 1e4, 1000)
-ORIGINAL = SolverSettings(5e-3, 1e4, 1000, batch_size=128, repeats=1)  # what the paper calls Full
 
 
 @dataclass(frozen=True)
@@ -217,6 +195,25 @@ class VisualizationSettings:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """Another way to rank points, beside the paper's, from the first checkpoint.
+
+    Args:
+        name: of a line in the table.
+        solver: with another damping; None for that of the experiment, which a product of gradients does not need.
+        automatic: the library's own choice of solver and damping, in place of a solver of the paper.
+        gradient_dot: rank by the plain product of gradients: what a step on a point changes now.
+        scan: rank all points, and not the nearest alone.
+    """
+
+    name: str
+    solver: SolverSettings | None = None
+    automatic: bool = False
+    gradient_dot: bool = False
+    scan: bool = False
+
+
+@dataclass(frozen=True)
 class CorrectionSettings:
     """Repeated steps on influential points.
 
@@ -230,6 +227,8 @@ class CorrectionSettings:
         repeats: of everything, with other draws.
         checkpoints: models of other seeds that all of it is repeated on; with several, intervals are over these.
         watched: rows of each set that are looked at after every step; None for as many as are evaluated elsewhere.
+        variants: other ways to rank points.
+        variant_repeats: of each of these, with the draws of the first repeats.
     """
 
     solver: SolverSettings
@@ -241,6 +240,17 @@ class CorrectionSettings:
     repeats: int = 3
     checkpoints: int = 1
     watched: int | None = None
+    variants: tuple[Variant, ...] = ()
+    variant_repeats: int = 3
+
+
+# what the paper left out; where its damping is 5,000, that of its other experiments stands beside it
+VARIANTS = (
+    Variant("gradient dot product", gradient_dot=True),
+    Variant(f"damping {NLI_ON_MNLI.damping:g}", NLI_ON_MNLI),
+    Variant("automatic damping", automatic=True),
+    Variant("all points, not the nearest alone", scan=True),
+)
 
 
 @dataclass(frozen=True)
@@ -268,9 +278,9 @@ class Settings:
     simulatability: SimulatabilitySettings = field(default_factory=SimulatabilitySettings)
     visualization: VisualizationSettings = field(default_factory=VisualizationSettings)
     # models of equal accuracy on NLI differ widely on HANS: the paper's single checkpoint is one draw of many
-    correction_mnli: CorrectionSettings = CorrectionSettings(NLI_ON_HANS, repeats=5, checkpoints=5)
-    augmentation_hans: CorrectionSettings = CorrectionSettings(NLI_ON_HANS, repeats=5, checkpoints=5)
-    augmentation_anli: CorrectionSettings = CorrectionSettings(NLI_ON_ANLI, repeats=5, checkpoints=5)
+    correction_mnli: CorrectionSettings = CorrectionSettings(NLI_ON_HANS, repeats=5, checkpoints=5, variants=VARIANTS)
+    augmentation_hans: CorrectionSettings = CorrectionSettings(NLI_ON_HANS, repeats=5, checkpoints=5, variants=VARIANTS)
+    augmentation_anli: CorrectionSettings = CorrectionSettings(NLI_ON_ANLI, repeats=5, checkpoints=5, variants=VARIANTS)
     amazon: CorrectionSettings = CorrectionSettings(SENTIMENT, anchors=50, points=50)
 
     def of(self, experiment: str) -> dict[str, Any]:
@@ -306,6 +316,7 @@ SMALL_CORRECTION = CorrectionSettings(SMALL_HANS, steps=6, learning_rate=1e-2, k
 SMOKE_CORRECTION = CorrectionSettings(
     replace(SMOKE_SOLVER, depth=3), anchors=4, points=4, steps=2, learning_rate=5e-2, k=10, repeats=2
 )
+SMOKE_VARIANTS = (VARIANTS[0], Variant("damping 50000", replace(SMOKE_SOLVER, scale=5e5)), *VARIANTS[2:])
 
 SCALES: dict[str, Settings] = {
     "full": Settings(
@@ -368,9 +379,9 @@ SCALES: dict[str, Settings] = {
         visualization=VisualizationSettings(
             3, 3, k=10, nli_on_mnli=SMOKE_SOLVER, nli_on_hans=SMOKE_SOLVER, hans=SMOKE_SOLVER
         ),
-        correction_mnli=SMOKE_CORRECTION,
+        correction_mnli=replace(SMOKE_CORRECTION, variants=SMOKE_VARIANTS[:1], variant_repeats=2),
         augmentation_hans=SMOKE_CORRECTION,
-        augmentation_anli=SMOKE_CORRECTION,
+        augmentation_anli=replace(SMOKE_CORRECTION, variants=SMOKE_VARIANTS, variant_repeats=1),
         amazon=CorrectionSettings(SMOKE_SOLVER, anchors=6, points=6, steps=2, k=20, repeats=2),
     ),
 }

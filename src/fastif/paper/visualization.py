@@ -25,7 +25,8 @@ from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import EDGES, SLICE_CORRELATIONS, VISUALIZATION_CLAIM
 from fastif.paper.models import TaskModel
 from fastif.paper.points import some_wrong
-from fastif.paper.settings import Model, SolverSettings, VisualizationSettings
+from fastif.paper.settings import Model, VisualizationSettings
+from fastif.paper.solver_settings import SolverSettings
 from fastif.paper.sources import CONSTITUENT, LEXICAL, SUBSEQUENCE
 
 if TYPE_CHECKING:
