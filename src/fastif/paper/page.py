@@ -38,13 +38,13 @@ BEYOND: dict[str, str] = {
     "table1": "plain torch in the same run, and the fast s_test on all training points",
     "recall": "other dampings beside the paper's, candidates by head gradient, by gradient dot product and at random",
     "hvp": "the error to the converged solution",
-    "correlations": "the true top, retrieved or not; other dampings and the plain product of gradients",
+    "correlations": "the true top, retrieved or not",
     "retraining": "the noise of random removals, and what influence predicted",
     "simulatability": "steps with predicted labels",
     "visualization": "both tables for the model trained on HANS, and shares of influence by heuristic",
-    "correction-mnli": "paired intervals, the loss, the data that the model was trained on, other ways to rank points",
-    "augmentation-hans": "paired intervals, the loss, the data that the model was trained on, other ways to rank points",
-    "augmentation-anli": "paired intervals, the loss, the data that the model was trained on, other ways to rank points",
+    "correction-mnli": "paired intervals, the loss, and the data that the model was trained on",
+    "augmentation-hans": "paired intervals, the loss, and the data that the model was trained on",
+    "augmentation-anli": "paired intervals, the loss, and the data that the model was trained on",
     "amazon": "points ranked by what a gradient step changes, and the domains of the training",
 }
 
