@@ -11,13 +11,15 @@ import torch
 
 import fastif
 from fastif import metrics
-from fastif.apps.iteration import KINDS, Courses, Plan
+from fastif.apps.iteration import KINDS, Courses, Iteration, Plan, Sets
 from fastif.apps.iteration.courses import Course
 from fastif.apps.iteration.watching import Part
 from fastif.errors import DataError
 from fastif.intervals import paired_interval
-from fastif.paper import changes, correction, recall, retraining, simulatability, visualization
+from fastif.keeping import nothing_kept
+from fastif.paper import amazon, changes, correction, recall, retraining, simulatability, visualization
 from fastif.paper.context import Context
+from fastif.paper.endings import ends_of, with_rows_error
 from fastif.paper.experiments import EXPERIMENTS, find
 from fastif.paper.figures_of_the_paper import CORRELATIONS
 from fastif.paper.harness import Laboratory
@@ -26,6 +28,7 @@ from fastif.paper.publishing import SLIM
 from fastif.paper.scored import Search, System
 from fastif.paper.settings import settings_for
 from fastif.paper.solver_settings import SolverSettings
+from fastif.paper.verdicts import most_rows_error
 from fastif.store import RunStore
 
 
@@ -430,3 +433,62 @@ def test_a_variant_changes_what_it_is_named_for(laboratory):
     assert (small.options["damping"], small.plan(5000).effect) == (50, "retrain")
     assert (own.options["damping"], own.plan(5000).effect) == ("auto", "retrain")
     assert (scan.plan(5000).nearest, scan.options["damping"]) == (None, 5000)
+
+
+def test_the_rows_of_a_test_set_are_looked_at_where_walks_end(results, laboratory):
+    result = results("amazon")["result"]["effects"]["retrain"]
+    rows = [row for row in result["comparisons"] if row["part"] == amazon.TEST and row["measure"] == "accuracy"]
+    count = result["parts"][0]["examples"]
+    assert len(rows) == 4 + 3
+    for row in rows:
+        ends = {
+            kind: [one["accuracy"][-1][0] for one in result["courses"] if one["kind"] == kind]
+            for kind in (row["first"], row["second"])
+        }
+        first = statistics.fmean(ends[row["first"]])
+        second = statistics.fmean(ends[row["second"]] or [one["accuracy"][0][0] for one in result["courses"]])
+        assert row["rows_error"] <= most_rows_error(first, second, count) * math.sqrt(count / (count - 1)) + 1e-9
+    assert any(row["rows_error"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("name", CORRECTIONS)
+def test_rows_before_and_after_are_pairs(name, results):
+    result = results(name)["result"]
+    rows = [row for row in result["changes"] if "rows_error" in row]
+    assert {row["part"] for row in rows} >= ({"test"} if name == "augmentation-anli" else {"own slice", "all slices"})
+    assert not [row for row in result["changes"] if row["set"] in ("validation", "original") and "rows_error" in row]
+    assert any(row["rows_error"] > 0 for row in rows)
+
+
+def test_the_error_of_rows_is_that_of_paired_differences_and_of_strata():
+    draw = torch.Generator().manual_seed(0)
+    right = (torch.rand(2, 3, 40, generator=draw) < 0.5).double()  # two walks, three repeats each
+    ends = {
+        name: {"helpful": {"accuracy": each}, "start": {"accuracy": right[0, :1].expand(3, -1)}}
+        for name, each in zip(("a", "b"), right, strict=True)
+    }
+    row = {"first": "helpful", "second": "start", "measure": "accuracy"}
+    one = (right[0].mean(dim=0) - right[0, 0])[:30]
+    assert with_rows_error(row, ends, [(["a"], list(range(30)))])["rows_error"] == pytest.approx(
+        float(one.std()) / math.sqrt(30)
+    )
+    both = right.mean(dim=(0, 1)) - right[0, 0]
+    strata = [float(both[part].var()) / len(both[part]) for part in (slice(0, 30), slice(30, 40))]
+    groups = [(["a", "b"], list(range(30))), (["a", "b"], list(range(30, 40)))]
+    assert with_rows_error(row, ends, groups)["rows_error"] == pytest.approx(math.sqrt(sum(strata)) / 2)
+    assert with_rows_error(row, ends, [(["a"], [0])]) == row  # one row says nothing
+
+
+def test_rows_at_the_ends_of_walks_have_the_means_that_were_seen_on_the_way(laboratory):
+    model, data = laboratory.models.get("sentiment"), laboratory.data
+    test = model.examples(replace(data.some(data.reviews_test()), slices=None))
+    sets = Sets(model.train, model.examples(data.reviews_anchors()), {"test": test})
+    plan = Plan(steps=2, anchors=4, examples=4, learning_rate=0.05, nearest=20, repeats=2)
+    iteration = Iteration(model.classifier, sets, plan=plan)
+    courses = iteration.run()
+    ends = ends_of(iteration, courses, "test", nothing_kept)
+    for kind in KINDS:
+        for measure in ("loss", "accuracy"):
+            seen = courses.values(kind, measure)[:, :, 0]
+            torch.testing.assert_close(ends[kind][measure].mean(dim=1), seen[:, -1], rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(ends["start"][measure].mean(dim=1), seen[:, 0], rtol=1e-5, atol=1e-6)

@@ -20,6 +20,7 @@ from fastif.keeping import Tensors
 from fastif.measuring.words import markdown
 from fastif.paper import changes
 from fastif.paper.context import Context
+from fastif.paper.endings import Ends, Group, ends_of, joined, with_rows_error
 from fastif.paper.figures_of_the_paper import AMAZON, AMAZON_CLAIM
 from fastif.paper.models import TaskModel
 
@@ -38,19 +39,28 @@ def run(context: Context) -> dict[str, Any]:
     """Walk from each checkpoint, and compare what was seen pair by pair."""
     wanted, data = context.settings.amazon, context.data
     found: dict[Effect, list[Courses]] = {PAPERS: [], OURS: []}
+    ends: list[Ends] = []
     notes: list[str] = []
     for checkpoint in range(wanted.checkpoints):
         model = context.model("sentiment", checkpoint)
         sets = _sets(context, model)
         notes += check_material(model.train, sets.anchors, test=sets.watched[TEST], original=sets.watched[ORIGINAL])
-        for effect, courses in _walks(context, model, sets, f"checkpoint {checkpoint}").items():
+        where = f"checkpoint {checkpoint}"
+        for effect, courses in _walks(context, model, sets, where).items():
             found[effect].append(courses)
+        ends.append(_ends(context, model, sets, where, found[PAPERS][-1]))
+    effects = {effect: Courses.joined(each).as_json() for effect, each in found.items()}
+    rows, all_ends = effects[PAPERS]["comparisons"], {TEST: joined(ends)}
+    everyone: list[Group] = [([TEST], list(range(effects[PAPERS]["parts"][0]["examples"])))]
+    effects[PAPERS]["comparisons"] = [
+        with_rows_error(row, all_ends, everyone) if row["part"] == TEST else row for row in rows
+    ]
     return {
         "held_out": data.sizes.held_out,
         "examples": len(model.train),
         "checkpoints": wanted.checkpoints,
         "notes": list(dict.fromkeys(notes)),
-        "effects": {effect: Courses.joined(each).as_json() for effect, each in found.items()},
+        "effects": effects,
     }
 
 
@@ -64,10 +74,9 @@ def _sets(context: Context, model: TaskModel) -> Sets:
     return Sets(model.train, model.examples(data.reviews_anchors()), watched)
 
 
-def _walks(context: Context, model: TaskModel, sets: Sets, where: str) -> dict[Effect, Courses]:
-    """Walk on all kinds of points as the paper chooses them, and once more on those that the other effect chooses."""
+def _plan(context: Context, model: TaskModel) -> Plan:
     wanted = context.settings.amazon
-    plan = Plan(
+    return Plan(
         steps=wanted.steps,
         anchors=wanted.anchors,
         examples=wanted.points,
@@ -77,12 +86,27 @@ def _walks(context: Context, model: TaskModel, sets: Sets, where: str) -> dict[E
         repeats=wanted.repeats,
         seed=context.seed,
     )
-    options = {
-        "solver": wanted.solver.solver(context.seed),
+
+
+def _options(context: Context) -> dict[str, Any]:
+    return {
+        "solver": context.settings.amazon.solver.solver(context.seed),
         "curvature": "hessian",
         "precision": context.precision,
         "prefix_cache": context.models.states,
     }
+
+
+def _ends(context: Context, model: TaskModel, sets: Sets, where: str, courses: Courses) -> Ends:
+    """Look at the rows of the test set at the ends of the walks of the paper."""
+    only = replace(sets, watched={TEST: sets.watched[TEST]})
+    iteration = Iteration(model.classifier, only, plan=_plan(context, model), options=_options(context))
+    return ends_of(iteration, courses, TEST, lambda what, make: context.piece(f"{where}: {what}", make))
+
+
+def _walks(context: Context, model: TaskModel, sets: Sets, where: str) -> dict[Effect, Courses]:
+    """Walk on all kinds of points as the paper chooses them, and once more on those that the other effect chooses."""
+    plan, options = _plan(context, model), _options(context)
 
     def walk(plan: Plan, kinds: tuple[Kind, ...]) -> Courses:
         def keep(what: str, make: Callable[[], Tensors]) -> Tensors:

@@ -6,7 +6,7 @@ models: with several checkpoints, what is compared is the mean over the repeats 
 data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from fastif.apps.iteration import KINDS, Courses, Kind, Measure
 from fastif.intervals import Interval, in_words, paired_interval
 from fastif.measuring.words import markdown
+from fastif.paper.endings import Ends, Group, with_rows_error
 from fastif.paper.figures_of_the_paper import CORRECTION_CLAIMS, GAINS, HANS_START
 
 if TYPE_CHECKING:
@@ -46,6 +47,23 @@ def measured(walks: Mapping[str, Courses], checkpoints: int = 1) -> list[Row]:
         about = {"anchors": None, "set": None, "part": name, "cells": len(cells)}
         rows += [{**about, **row} for row in _rows(cells, checkpoints)]
     return rows
+
+
+def with_rows_errors(rows: list[Row], ends: Mapping[str, Ends], slices: Sequence[str] | None) -> list[Row]:
+    """Return changes, those on the test set with the error that its rows make: `rows_error`."""
+    everyone = list(range(next(iter(next(iter(ends.values())).values()))["loss"].shape[1]))
+    by_slice: dict[str, list[int]] = {}
+    for number, name in enumerate(slices or []):
+        by_slice.setdefault(name, []).append(number)
+
+    def groups(row: Row) -> list[Group]:
+        if row["part"] == OWN and row["set"] is None:
+            return [([name], by_slice[name]) for name in ends]
+        if row["part"] == WHOLE and row["set"] is None:
+            return [(list(ends), ids) for ids in by_slice.values()]
+        return [([row["anchors"]], by_slice.get(row["part"], everyone))] if row["set"] == TEST else []
+
+    return [with_rows_error(row, ends, groups(row)) for row in rows]
 
 
 def summed_up(walks: Mapping[str, Courses]) -> list[Row]:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import fastif
 from fastif.apps.iteration import KINDS, Courses, Iteration, Kind, Plan, Sets, by_anchor_slice, check_material
+from fastif.apps.iteration.material import only_slice
 from fastif.integrations.tables import TextTable
 from fastif.keeping import Keep, Tensors
 from fastif.paper import changes
 from fastif.paper.context import Context
 from fastif.paper.data import Data, check_no_shared_premise
+from fastif.paper.endings import Ends, ends_of, joined
 from fastif.paper.models import TaskModel
 from fastif.paper.settings import CorrectionSettings, Model, Variant
 from fastif.solvers import Auto
@@ -76,15 +78,18 @@ class Correction:
         wanted: CorrectionSettings = getattr(context.settings, self.name.replace("-", "_"))
         tables = self._tables(context, wanted)
         found: dict[str, list[Courses]] = {}
+        ends: dict[str, list[Ends]] = {}
         variants: dict[str, list[changes.Row]] = {}
         notes: list[str] = []
         for checkpoint in range(wanted.checkpoints):
             model = context.model(self.model, checkpoint)
             notes += _checked(model, tables)
             ranking = Ranking(context, wanted)
-            papers = self._walks(model, tables, ranking, partial(_kept, context, f"checkpoint {checkpoint}"))
+            keep = partial(_kept, context, f"checkpoint {checkpoint}")
+            papers = self._walks(model, tables, ranking, keep)
             for anchors, courses in papers.items():
                 found.setdefault(anchors, []).append(courses)
+                ends.setdefault(anchors, []).append(self._ends(model, tables, ranking, keep, anchors, courses))
             for variant in wanted.variants if checkpoint == 0 else ():
                 keep = partial(_kept, context, f"checkpoint {checkpoint}, {variant.name}")
                 other = self._walks(model, tables, replace(ranking, variant=variant), keep)
@@ -96,7 +101,11 @@ class Correction:
             "rows_of": {**tables.as_json(), "train": len(model.train)},
             "checkpoints": wanted.checkpoints,
             "walks": {anchors: _as_json(courses) for anchors, courses in walks.items()},
-            "changes": changes.measured(walks, wanted.checkpoints),
+            "changes": changes.with_rows_errors(
+                changes.measured(walks, wanted.checkpoints),
+                {anchors: joined(each) for anchors, each in ends.items()},
+                tables.test.slices,
+            ),
             "variants": {"repeats": wanted.variant_repeats, "changes": variants},
             "short_steps": {anchors: courses.short_steps() for anchors, courses in walks.items()},
             "notes": list(dict.fromkeys(notes)),
@@ -121,14 +130,8 @@ class Correction:
         return made
 
     def _walks(self, model: TaskModel, tables: Tables, ranking: "Ranking", keep: Keep) -> dict[str, Courses]:
-        anchors = model.examples(tables.anchors)
         watched = {"test": tables.test, "validation": tables.anchors, "original": replace(tables.original, slices=None)}
-        sets = Sets(
-            pool=model.train if tables.pool is None else model.examples(tables.pool),
-            anchors=anchors,
-            watched={name: model.examples(table) for name, table in watched.items()},
-            hessian_data=None if tables.pool is None else model.train,
-        )
+        sets = _sets(model, tables, {name: model.examples(table) for name, table in watched.items()})
         known: dict[str, Any] = {
             "plan": ranking.plan(len(sets.pool)),
             "options": ranking.options,
@@ -140,6 +143,25 @@ class Correction:
             if self.by_slice:
                 return by_anchor_slice(model.classifier, sets, kinds=ranking.kinds, **known)
             return {changes.ALL: Iteration(model.classifier, sets, **known).run(ranking.kinds)}
+
+    def _ends(
+        self, model: TaskModel, tables: Tables, ranking: "Ranking", keep: Keep, anchors: str, courses: Courses
+    ) -> Ends:
+        """Look at the rows of the test set at the ends of the walks for some anchors."""
+        sets = _sets(model, tables, {changes.TEST: model.examples(tables.test)})
+        if self.by_slice:
+            sets = replace(sets, anchors=only_slice(sets.anchors, anchors))
+        iteration = Iteration(model.classifier, sets, plan=ranking.plan(len(sets.pool)), options=ranking.options)
+        return ends_of(iteration, courses, changes.TEST, lambda name, make: keep(f"{anchors}: {name}", make))
+
+
+def _sets(model: TaskModel, tables: Tables, watched: dict[str, Any]) -> Sets:
+    return Sets(
+        pool=model.train if tables.pool is None else model.examples(tables.pool),
+        anchors=model.examples(tables.anchors),
+        watched=watched,
+        hessian_data=None if tables.pool is None else model.train,
+    )
 
 
 @dataclass(frozen=True)
