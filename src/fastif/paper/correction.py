@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Read = Callable[[Data], TextTable]
+SAME = "as the paper ranks, the same repeats"
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class Correction:
             for anchors, courses in papers.items():
                 found.setdefault(anchors, []).append(courses)
                 ends.setdefault(anchors, []).append(self._ends(model, tables, ranking, keep, anchors, courses))
+            if wanted.variants and checkpoint == 0:  # the paper's ranking too, with what variants have
+                variants[SAME] = changes.summed_up(_beside(papers, papers, wanted.variant_repeats))
             for variant in wanted.variants if checkpoint == 0 else ():
                 keep = partial(_kept, context, f"checkpoint {checkpoint}, {variant.name}")
                 other = self._walks(model, tables, replace(ranking, variant=variant), keep)
@@ -208,8 +211,9 @@ def _beside(papers: dict[str, Courses], other: dict[str, Courses], repeats: int)
     found = {}
     for anchors, courses in other.items():
         unranked: tuple[Kind, ...] = ("random", "anchors")
+        kept = {kind: each[:repeats] for kind, each in courses.courses.items()}
         same = {kind: papers[anchors].courses[kind][:repeats] for kind in unranked}
-        found[anchors] = replace(courses, courses={**courses.courses, **same})
+        found[anchors] = replace(courses, courses={**kept, **same})
     return found
 
 
