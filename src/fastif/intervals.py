@@ -6,7 +6,7 @@ for normal differences, and honest about three repeats where a bootstrap of thre
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,11 @@ class Interval:
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
         return {"mean": self.mean, "low": self.low, "high": self.high, "count": self.count}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> "Interval":
+        """Return what was made JSON of, perhaps among other things."""
+        return cls(row["mean"], row["low"], row["high"], row["count"])
 
 
 def mean_interval(values: Sequence[float] | Tensor, *, confidence: float = CONFIDENCE) -> Interval:
@@ -78,6 +83,18 @@ def paired_interval(
     if one.shape != other.shape:
         raise ShapeError(f"pairs need as many of one as of the other, not {tuple(one.shape)} and {tuple(other.shape)}.")
     return mean_interval(one - other, confidence=confidence)
+
+
+def in_words(found: Interval, *, scale: float = 1.0, form: str = "+.2f") -> str:
+    """Return a mean with its interval.
+
+    >>> in_words(Interval(0.021, -0.003, 0.045, 3), scale=100, form="+.1f")
+    '+2.1 (-0.3 to +4.5)'
+    """
+    mean = f"{scale * found.mean:{form}}"
+    if found.low is None or found.high is None:
+        return mean
+    return f"{mean} ({scale * found.low:{form}} to {scale * found.high:{form}})"
 
 
 def student_quantile(probability: float, freedom: int) -> float:

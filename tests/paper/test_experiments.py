@@ -2,6 +2,8 @@
 
 import json
 import math
+import statistics
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -9,16 +11,24 @@ import torch
 
 import fastif
 from fastif import metrics
-from fastif.apps.iteration import KINDS
+from fastif.apps.iteration import KINDS, Courses, Iteration, Plan, Sets
+from fastif.apps.iteration.courses import Course
+from fastif.apps.iteration.watching import Part
 from fastif.errors import DataError
 from fastif.intervals import paired_interval
-from fastif.paper import changes, correction, recall, retraining, simulatability, visualization
+from fastif.keeping import nothing_kept
+from fastif.paper import amazon, changes, correction, recall, retraining, simulatability, visualization
 from fastif.paper.context import Context
+from fastif.paper.endings import ends_of, with_rows_error
 from fastif.paper.experiments import EXPERIMENTS, find
+from fastif.paper.figures_of_the_paper import CORRELATIONS
 from fastif.paper.harness import Laboratory
 from fastif.paper.points import choose_points
+from fastif.paper.publishing import SLIM
 from fastif.paper.scored import Search, System
-from fastif.paper.settings import SolverSettings, settings_for
+from fastif.paper.settings import settings_for
+from fastif.paper.solver_settings import SolverSettings
+from fastif.paper.verdicts import most_rows_error
 from fastif.store import RunStore
 
 
@@ -44,6 +54,18 @@ def test_table1_has_every_cell_and_says_what_was_extrapolated(results):
     ]
     assert all(row["extrapolated"] and row["depth"] == 2 for row in rows)
     assert all(row["naive_s"] > 0 and row["spread"] is not None for row in rows)
+
+
+def test_the_time_of_plain_torch_is_a_mean_over_samples_with_a_spread(results):
+    result = results("table1")["result"]
+    rounds = result["naive"]["rounds"]
+    assert len(rounds) == 3
+    for row in result["rows"]:
+        k = row["k"] or result["examples"]
+        each = [1000 * row["T"] * one["product_s"][str(row["B"])] + k * one["example_s"] for one in rounds]
+        assert row["naive_s"] == pytest.approx(statistics.fmean(each))
+        assert row["naive_spread"] == pytest.approx(statistics.stdev(each))
+        assert row["naive_rounds"] == 3
 
 
 def test_the_dearest_setting_has_no_error_to_itself(results):
@@ -82,13 +104,49 @@ def test_recall_counts_what_candidates_hold(laboratory, results):
     assert math.isclose(everyone[-1]["points"], settings.wrong)
 
 
+def test_recalls_of_harmful_and_helpful_points_are_paired_by_query(results):
+    rows = results("recall")["result"]["rows"]
+    setting = {"method": "features", "k": 20, "m": 5, "prediction": "right"}
+    harmful, helpful, both = (
+        recall.pick(rows, **setting, sign=sign)[0] for sign in ("harmful", "helpful", recall.DIFFERENCE)
+    )
+    assert both["points"] == 2
+    assert both["mean"] == pytest.approx(harmful["mean"] - helpful["mean"])
+    # of two points, the deviation of the difference is the sum or the difference of both deviations
+    deviations = (harmful["deviation"] + helpful["deviation"], abs(harmful["deviation"] - helpful["deviation"]))
+    assert any(both["deviation"] == pytest.approx(each) for each in deviations)
+
+
 def test_correlations_are_of_the_retrieved_points_and_of_the_strongest(results):
     result = results("correlations")["result"]
-    assert len(result["rows"]) == 4 * 3 * 2  # queries, comparisons, retrieved and top
+    assert len(result["rows"]) == 4 * (3 + 3) * 2  # queries, comparisons and those beside, retrieved and top
     assert all(-1 <= row[key] <= 1 for row in result["rows"] for key in ("pearson", "spearman", "kendall"))
-    assert min(row["pearson"] for row in result["rows"]) > 0.9
+    assert min(row["pearson"] for row in result["rows"] if row["comparison"] in CORRELATIONS) > 0.9
     shares = torch.tensor([row["top_retrieved"] for row in result["rows"]])
     assert bool((shares[:, 0] <= shares[:, 1]).all())
+
+
+def test_other_dampings_and_the_product_of_gradients_are_correlated_with_full(laboratory, results):
+    result, wanted = results("correlations")["result"], laboratory.settings.correlations
+    model = laboratory.models.get("nli-3")
+    some = laboratory.data.some(laboratory.data.nli_dev(3))
+    points = choose_points(model, some, right=wanted.right, wrong=wanted.wrong)
+    context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
+    full = context.explainer(model, solver=wanted.full.solver(0), curvature="hessian").scores(points.examples).values
+    others = {
+        "damping 5000, against full": {"solver": wanted.others[0].solver(1), "curvature": "hessian"},
+        "automatic damping, against full": {"solver": "auto"},
+        "gradient dot product, against full": {"solver": fastif.Identity()},
+    }
+    for comparison, options in others.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fastif.ConvergenceWarning)
+            values = context.explainer(model, **options).scores(points.examples).values
+        rows = [row for row in result["rows"] if (row["comparison"], row["on"]) == (comparison, "top")]
+        for query, row in enumerate(rows):
+            top = full[query].abs().argsort(descending=True)[: wanted.top]
+            assert row["spearman"] == pytest.approx(metrics.spearman(values[query, top], full[query, top]), abs=1e-3)
+        assert f"| {comparison} | true top 20 |" in (laboratory.out / "correlations/table.md").read_text()
 
 
 def test_retraining_removes_what_each_system_found(laboratory, results):
@@ -177,6 +235,23 @@ def test_edges_of_wrong_points_are_counted_and_correlated_as_slowly_as_one_can(l
         assert all(known[row["text"], row["text_pair"]] == row["label"] for row in hans)
         asked = table.take([table.texts.index(row["text"]) for row in hans])
         assert not model.is_right(model.examples(asked)).any()
+
+
+def test_points_have_numbers_of_their_own_that_stay_when_edges_are_left_out(results):
+    about = results("visualization")
+    for name, part in about["result"]["models"].items():
+        found = visualization.by_point(part)
+        assert visualization.by_point(SLIM["visualization"](about["result"])["models"][name]) == found
+        for row, query in zip(found, part["queries"], strict=True):
+            values = [float(number) for number in query["values"].split()]
+            helpful, harmful = [-each for each in values if each < 0], [each for each in values if each > 0]
+            assert row["slice"] == query["slice"]
+            assert row["share_helpful"] == pytest.approx(len(helpful) / len(values))
+            if helpful and harmful:
+                ratio = statistics.fmean(helpful) / statistics.fmean(harmful)
+                assert row["times_as_strong"] == pytest.approx(ratio)
+            assert bool(row["share_of_influence"]) is (name == "hans")
+            assert sum(row["share_of_influence"].values()) == pytest.approx(1 if name == "hans" else 0)
 
 
 def test_training_points_of_hans_are_split_by_heuristic(results):
@@ -298,3 +373,127 @@ def test_walks_of_two_checkpoints_are_repeats(name, tmp_path):
     assert courses[0]["loss"][0] != courses[1]["loss"][0]
     compared = walks["comparisons"] if name == "amazon" else result["changes"]
     assert compared[0]["count"] == 2
+
+
+def test_repeats_from_one_model_are_not_taken_for_other_models(results):
+    walk = results("augmentation-anli")["result"]["walks"]["all"]
+    plan = Plan(**walk["plan"])
+    parts = (Part("test", None, 60),)
+
+    def course(kind, repeat, end):
+        losses = torch.tensor([[1.0], [end]], dtype=torch.float64)
+        return Course(kind, repeat, losses, losses, torch.empty(2, 0), torch.empty(2, 0), (), ())
+
+    # two repeats from each of three models: alike from one model, different between them
+    ends = [1.1, 1.1, 1.4, 1.4, 1.6, 1.6]
+    courses = {kind: [course(kind, number, end) for number, end in enumerate(ends)] for kind in KINDS}
+    walks = {changes.ALL: Courses(parts, courses, plan)}
+    setting = {"set": "test", "part": "test", "measure": "loss", "first": "helpful", "second": "start"}
+    (row,) = changes.pick(changes.measured(walks, checkpoints=3), **setting)
+    slow = paired_interval([0.1, 0.4, 0.6], [0.0] * 3)
+    assert (row["mean"], row["low"], row["high"]) == pytest.approx((slow.mean, slow.low, slow.high))
+    assert row["count"] == 3
+
+
+@pytest.mark.parametrize(("name", "count"), [("augmentation-anli", 4), ("correction-mnli", 1)])
+def test_other_ways_to_rank_share_draws_with_the_papers(name, count, results, laboratory):
+    result = results(name)["result"]
+    wanted = getattr(laboratory.settings, name.replace("-", "_"))
+    variants = result["variants"]["changes"]
+    assert list(variants) == [correction.SAME, *(variant.name for variant in wanted.variants)]
+    assert len(wanted.variants) == count
+    words = (laboratory.out / name / "table.md").read_text()
+    setting = {"measure": "loss", "part": "own slice" if name == "correction-mnli" else "test"}
+    same, other = ({"first": kind, "second": "start", **setting} for kind in ("random", "helpful"))
+    walks = result["walks"].items()
+    random = []  # of the repeats that variants have, the mean over slices of what random points change
+    for anchors, walk in walks:
+        titles = [(part["set"], part["title"]) for part in walk["parts"]]
+        place = titles.index(("test", "test" if anchors == "all" else anchors))
+        courses = [one["loss"] for one in walk["courses"] if one["kind"] == "random"][: wanted.variant_repeats]
+        random += [loss[-1][place] - loss[0][place] for loss in courses]
+    means = []
+    for variant, rows in variants.items():
+        assert f"| {variant} |" in words
+        (row,) = changes.pick(rows, **same)
+        assert row["count"] == wanted.variant_repeats
+        assert row["mean"] == pytest.approx(sum(random) / len(random))
+        means += [row["mean"] for row in changes.pick(rows, **other)]
+    assert len(set(means)) > 1 or count == 1  # a large damping alone chooses what the product of gradients does
+    walk = next(iter(result["walks"].values()))
+    if name == "augmentation-anli":
+        place = [part["title"] for part in walk["parts"]].index("test")
+        helpful = next(one["loss"] for one in walk["courses"] if one["kind"] == "helpful")
+        assert means[0] == pytest.approx(helpful[-1][place] - helpful[0][place])
+
+
+def test_a_variant_changes_what_it_is_named_for(laboratory):
+    context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
+    wanted = settings_for("full").correction_mnli
+    papers = correction.Ranking(context, wanted)
+    dot, small, own, scan = (replace(papers, variant=variant) for variant in wanted.variants)
+    assert (papers.plan(5000).effect, papers.plan(5000).nearest, papers.plan(5000).repeats) == ("retrain", 1000, 5)
+    assert papers.options["damping"] == 5000
+    assert (dot.plan(5000).effect, dot.plan(5000).nearest, dot.plan(5000).repeats) == ("finetune-step", 1000, 3)
+    assert (small.options["damping"], small.plan(5000).effect) == (50, "retrain")
+    assert (own.options["damping"], own.plan(5000).effect) == ("auto", "retrain")
+    assert (scan.plan(5000).nearest, scan.options["damping"]) == (None, 5000)
+
+
+def test_the_rows_of_a_test_set_are_looked_at_where_walks_end(results, laboratory):
+    result = results("amazon")["result"]["effects"]["retrain"]
+    rows = [row for row in result["comparisons"] if row["part"] == amazon.TEST and row["measure"] == "accuracy"]
+    count = result["parts"][0]["examples"]
+    assert len(rows) == 4 + 3
+    for row in rows:
+        ends = {
+            kind: [one["accuracy"][-1][0] for one in result["courses"] if one["kind"] == kind]
+            for kind in (row["first"], row["second"])
+        }
+        first = statistics.fmean(ends[row["first"]])
+        second = statistics.fmean(ends[row["second"]] or [one["accuracy"][0][0] for one in result["courses"]])
+        assert row["rows_error"] <= most_rows_error(first, second, count) * math.sqrt(count / (count - 1)) + 1e-9
+    assert any(row["rows_error"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("name", CORRECTIONS)
+def test_rows_before_and_after_are_pairs(name, results):
+    result = results(name)["result"]
+    rows = [row for row in result["changes"] if "rows_error" in row]
+    assert {row["part"] for row in rows} >= ({"test"} if name == "augmentation-anli" else {"own slice", "all slices"})
+    assert not [row for row in result["changes"] if row["set"] in ("validation", "original") and "rows_error" in row]
+    assert any(row["rows_error"] > 0 for row in rows)
+
+
+def test_the_error_of_rows_is_that_of_paired_differences_and_of_strata():
+    draw = torch.Generator().manual_seed(0)
+    right = (torch.rand(2, 3, 40, generator=draw) < 0.5).double()  # two walks, three repeats each
+    ends = {
+        name: {"helpful": {"accuracy": each}, "start": {"accuracy": right[0, :1].expand(3, -1)}}
+        for name, each in zip(("a", "b"), right, strict=True)
+    }
+    row = {"first": "helpful", "second": "start", "measure": "accuracy"}
+    one = (right[0].mean(dim=0) - right[0, 0])[:30]
+    assert with_rows_error(row, ends, [(["a"], list(range(30)))])["rows_error"] == pytest.approx(
+        float(one.std()) / math.sqrt(30)
+    )
+    both = right.mean(dim=(0, 1)) - right[0, 0]
+    strata = [float(both[part].var()) / len(both[part]) for part in (slice(0, 30), slice(30, 40))]
+    groups = [(["a", "b"], list(range(30))), (["a", "b"], list(range(30, 40)))]
+    assert with_rows_error(row, ends, groups)["rows_error"] == pytest.approx(math.sqrt(sum(strata)) / 2)
+    assert with_rows_error(row, ends, [(["a"], [0])]) == row  # one row says nothing
+
+
+def test_rows_at_the_ends_of_walks_have_the_means_that_were_seen_on_the_way(laboratory):
+    model, data = laboratory.models.get("sentiment"), laboratory.data
+    test = model.examples(replace(data.some(data.reviews_test()), slices=None))
+    sets = Sets(model.train, model.examples(data.reviews_anchors()), {"test": test})
+    plan = Plan(steps=2, anchors=4, examples=4, learning_rate=0.05, nearest=20, repeats=2)
+    iteration = Iteration(model.classifier, sets, plan=plan)
+    courses = iteration.run()
+    ends = ends_of(iteration, courses, "test", nothing_kept)
+    for kind in KINDS:
+        for measure in ("loss", "accuracy"):
+            seen = courses.values(kind, measure)[:, :, 0]
+            torch.testing.assert_close(ends[kind][measure].mean(dim=1), seen[:, -1], rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(ends["start"][measure].mean(dim=1), seen[:, 0], rtol=1e-5, atol=1e-6)

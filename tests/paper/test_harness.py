@@ -7,6 +7,7 @@ import pytest
 
 from fastif.errors import ConfigurationError, StoredFileError
 from fastif.integrations import plots
+from fastif.paper import clock
 from fastif.paper.experiments import EXPERIMENTS, find
 from fastif.paper.harness import Laboratory
 from fastif.paper.settings import settings_for
@@ -65,6 +66,27 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path):
     laboratory_in(tmp_path).run(experiment)
     assert experiment.made == [1, 2]
     assert experiment.drawn == 2  # a finished run is drawn anew, and measured no more
+
+
+def test_the_time_of_all_starts_is_told(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
+    experiment = Counting()
+    make = experiment._make
+
+    def slow(number):
+        now[0] += 60  # a minute for each part, and for the one that is killed
+        return make(number)
+
+    experiment._make = slow
+    with pytest.raises(KeyboardInterrupt):
+        laboratory_in(tmp_path).run(experiment)
+    experiment.dies = False
+    attempt = laboratory_in(tmp_path).run(experiment)
+    result = json.loads((attempt.path / "result.json").read_text())
+    assert result["time"] == {"seconds": 120.0, "starts": 2}  # what was lost is not counted
+    assert "It took 120 s in 2 starts" in attempt.table
+    assert not list(attempt.path.rglob("clock.json"))
 
 
 def test_the_result_says_what_it_depends_on(tmp_path):

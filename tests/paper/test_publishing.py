@@ -6,16 +6,30 @@ import pytest
 
 from fastif.errors import ConfigurationError, StoredFileError
 from fastif.paper import publishing
+from fastif.paper.claims import CLAIMS
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.publishing import SLIM, in_lines, publish, published, read_published, without_paths
 
 
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_tables_need_nothing_of_what_is_left_out_or_rounded(name, results):
+    about = results(name)
+    found = json.loads(json.dumps(published(about)))
+    assert EXPERIMENTS[name].table(found["result"]) == EXPERIMENTS[name].table(about["result"])
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_verdicts_need_nothing_of_what_is_left_out_or_rounded(name, results):
+    about = results(name)
+    for claim in CLAIMS:
+        if claim.experiment == name:
+            assert claim.rule(published(about)["result"]) == claim.rule(about["result"])
+
+
 @pytest.mark.parametrize("name", SLIM)
-def test_tables_need_nothing_of_what_is_left_out(name, results):
+def test_what_is_long_is_left_out(name, results):
     result = results(name)["result"]
-    slim = SLIM[name](result)
-    assert EXPERIMENTS[name].table(slim) == EXPERIMENTS[name].table(result)
-    assert len(json.dumps(slim)) < len(json.dumps(result))
+    assert len(json.dumps(SLIM[name](result))) < len(json.dumps(result))
 
 
 def test_curves_of_long_walks_are_left_out(results, monkeypatch):

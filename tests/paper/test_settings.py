@@ -5,7 +5,8 @@ import json
 import pytest
 
 from fastif.errors import ConfigurationError
-from fastif.paper.settings import MODELS, SCALES, SolverSettings, settings_for
+from fastif.paper.settings import MODELS, SCALES, settings_for
+from fastif.paper.solver_settings import SolverSettings
 
 NAMES = (
     "table1",
@@ -42,14 +43,16 @@ def test_full_is_the_appendix_table_of_key_details():
     assert (full.visualization.mnli, full.visualization.hans_each, full.visualization.k) == (100, 100, 1000)
     for name in ("correction_mnli", "augmentation_hans", "augmentation_anli"):
         own = getattr(full, name)
-        assert (own.anchors, own.points, own.steps, own.learning_rate, own.repeats, own.k) == (
-            10,
-            10,
-            10,
-            1e-4,
-            3,
-            1000,
-        )
+        assert (own.anchors, own.points, own.steps, own.learning_rate, own.k) == (10, 10, 10, 1e-4, 1000)
+        assert (own.checkpoints, own.repeats) == (5, 5)  # beyond the paper: one checkpoint, three repeats
+        assert len(own.variants) == 4
+        assert own.variant_repeats == 3
+    beside = full.correlations
+    assert [each.damping for each in beside.others] == [5000]
+    assert beside.automatic
+    assert beside.gradient_dot
+    assert full.recall.dampings == (50, "auto", 5000)
+    assert full.recall.methods == ("features", "head-gradient", "gradient-dot", "random")
     assert (full.amazon.anchors, full.amazon.points) == (50, 50)
     assert (full.sizes.anli_pool, full.sizes.hans_validation) == (2400, 0.01)
 

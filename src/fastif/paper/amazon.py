@@ -18,7 +18,9 @@ from fastif.integrations.huggingface import TextExamples
 from fastif.integrations.tables import TextTable
 from fastif.keeping import Tensors
 from fastif.measuring.words import markdown
+from fastif.paper import changes
 from fastif.paper.context import Context
+from fastif.paper.endings import Ends, Group, ends_of, joined, with_rows_error
 from fastif.paper.figures_of_the_paper import AMAZON, AMAZON_CLAIM
 from fastif.paper.models import TaskModel
 
@@ -37,19 +39,28 @@ def run(context: Context) -> dict[str, Any]:
     """Walk from each checkpoint, and compare what was seen pair by pair."""
     wanted, data = context.settings.amazon, context.data
     found: dict[Effect, list[Courses]] = {PAPERS: [], OURS: []}
+    ends: list[Ends] = []
     notes: list[str] = []
     for checkpoint in range(wanted.checkpoints):
         model = context.model("sentiment", checkpoint)
         sets = _sets(context, model)
         notes += check_material(model.train, sets.anchors, test=sets.watched[TEST], original=sets.watched[ORIGINAL])
-        for effect, courses in _walks(context, model, sets, f"checkpoint {checkpoint}").items():
+        where = f"checkpoint {checkpoint}"
+        for effect, courses in _walks(context, model, sets, where).items():
             found[effect].append(courses)
+        ends.append(_ends(context, model, sets, where, found[PAPERS][-1]))
+    effects = {effect: Courses.joined(each).as_json() for effect, each in found.items()}
+    rows, all_ends = effects[PAPERS]["comparisons"], {TEST: joined(ends)}
+    everyone: list[Group] = [([TEST], list(range(effects[PAPERS]["parts"][0]["examples"])))]
+    effects[PAPERS]["comparisons"] = [
+        with_rows_error(row, all_ends, everyone) if row["part"] == TEST else row for row in rows
+    ]
     return {
         "held_out": data.sizes.held_out,
         "examples": len(model.train),
         "checkpoints": wanted.checkpoints,
         "notes": list(dict.fromkeys(notes)),
-        "effects": {effect: Courses.joined(each).as_json() for effect, each in found.items()},
+        "effects": effects,
     }
 
 
@@ -63,10 +74,9 @@ def _sets(context: Context, model: TaskModel) -> Sets:
     return Sets(model.train, model.examples(data.reviews_anchors()), watched)
 
 
-def _walks(context: Context, model: TaskModel, sets: Sets, where: str) -> dict[Effect, Courses]:
-    """Walk on all kinds of points as the paper chooses them, and once more on those that the other effect chooses."""
+def _plan(context: Context, model: TaskModel) -> Plan:
     wanted = context.settings.amazon
-    plan = Plan(
+    return Plan(
         steps=wanted.steps,
         anchors=wanted.anchors,
         examples=wanted.points,
@@ -76,12 +86,27 @@ def _walks(context: Context, model: TaskModel, sets: Sets, where: str) -> dict[E
         repeats=wanted.repeats,
         seed=context.seed,
     )
-    options = {
-        "solver": wanted.solver.solver(context.seed),
+
+
+def _options(context: Context) -> dict[str, Any]:
+    return {
+        "solver": context.settings.amazon.solver.solver(context.seed),
         "curvature": "hessian",
         "precision": context.precision,
         "prefix_cache": context.models.states,
     }
+
+
+def _ends(context: Context, model: TaskModel, sets: Sets, where: str, courses: Courses) -> Ends:
+    """Look at the rows of the test set at the ends of the walks of the paper."""
+    only = replace(sets, watched={TEST: sets.watched[TEST]})
+    iteration = Iteration(model.classifier, only, plan=_plan(context, model), options=_options(context))
+    return ends_of(iteration, courses, TEST, lambda what, make: context.piece(f"{where}: {what}", make))
+
+
+def _walks(context: Context, model: TaskModel, sets: Sets, where: str) -> dict[Effect, Courses]:
+    """Walk on all kinds of points as the paper chooses them, and once more on those that the other effect chooses."""
+    plan, options = _plan(context, model), _options(context)
 
     def walk(plan: Plan, kinds: tuple[Kind, ...]) -> Courses:
         def keep(what: str, make: Callable[[], Tensors]) -> Tensors:
@@ -122,7 +147,7 @@ def table(result: dict[str, Any]) -> str:
             part["title"],
             kind,
             effect if kind in RANKED else "-",
-            f"{_mean(found, kind, number, 0):.1%} to {_mean(found, kind, number, -1):.1%}",
+            f"{mean_accuracy(found, kind, number, 0):.1%} to {mean_accuracy(found, kind, number, -1):.1%}",
             _change(found, kind, part["title"], "accuracy"),
             _change(found, kind, part["title"], "loss"),
         ]
@@ -135,7 +160,7 @@ def table(result: dict[str, Any]) -> str:
         [
             f"Paper ({AMAZON_CLAIM.where}): {AMAZON_CLAIM.words}. Ours, held-out domain {domain}, change of its "
             f"accuracy in points after {plan['steps']} steps, with 95 % intervals over "
-            f"{plan['repeats'] * result.get('checkpoints', 1)} repeats:",
+            f"{plan['repeats'] * result.get('checkpoints', 1)} repeats, all on the same rows:",
             markdown(["steps on", "paper", f"ours, {PAPERS} (as the paper)", f"ours, {OURS}"], first),
             markdown(["part", "steps on", "chosen by", "accuracy", "change, points", "change of mean loss"], rest),
             f"{plan['anchors']} anchors and {plan['examples']} points a step, rate {plan['learning_rate']:g}, the "
@@ -146,7 +171,8 @@ def table(result: dict[str, Any]) -> str:
     )
 
 
-def _mean(found: dict[str, Any], kind: str, part: int, step: int) -> float:
+def mean_accuracy(found: dict[str, Any], kind: str, part: int, step: int) -> float:
+    """Return the mean over repeats of the accuracy on a part after a step."""
     values = [one["accuracy"][step][part] for one in found["courses"] if one["kind"] == kind]
     return float(sum(values) / len(values))
 
@@ -158,11 +184,7 @@ def _change(found: dict[str, Any], kind: str, part: str, measure: str) -> str:
         for each in found["comparisons"]
         if (each["first"], each["second"], each["part"], each["measure"]) == (kind, "start", part, measure)
     ]
-    scale, digits = (100.0, 1) if measure == "accuracy" else (1.0, 4)
-    words = f"{scale * row['mean']:+.{digits}f}"
-    if row["low"] is None:
-        return words
-    return f"{words} ({scale * row['low']:+.{digits}f} to {scale * row['high']:+.{digits}f})"
+    return changes.words(row)
 
 
 def draw(result: dict[str, Any]) -> "dict[str, Figure]":

@@ -1,18 +1,21 @@
 """What the steps of a correction changed: paired intervals, the table "paper | ours", and the figures.
 
 Kinds share the anchors of a repeat, so that they are compared repeat by repeat. Where several cells are averaged
-(slices of the anchors by slices of the test set), that is done within a repeat. Knows walks, neither models nor data.
+(slices of the anchors by slices of the test set), that is done within a repeat. Repeats from one model are no other
+models: with several checkpoints, what is compared is the mean over the repeats of each. Knows walks, neither models nor
+data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 from fastif.apps.iteration import KINDS, Courses, Kind, Measure
-from fastif.intervals import paired_interval
+from fastif.intervals import Interval, in_words, paired_interval
 from fastif.measuring.words import markdown
+from fastif.paper.endings import Ends, Group, with_rows_error
 from fastif.paper.figures_of_the_paper import CORRECTION_CLAIMS, GAINS, HANS_START
 
 if TYPE_CHECKING:
@@ -33,16 +36,40 @@ Cell = tuple[Courses, int]
 Row = dict[str, Any]
 
 
-def measured(walks: Mapping[str, Courses]) -> list[Row]:
+def measured(walks: Mapping[str, Courses], checkpoints: int = 1) -> list[Row]:
     """Return every change after the last step: of each cell, and of the averages over cells."""
     rows: list[Row] = []
     for anchors, courses in walks.items():
         for number, part in enumerate(courses.parts):
             about = {"anchors": anchors, "set": part.set, "part": part.title, "examples": part.examples}
-            rows += [{**about, **row} for row in _rows([(courses, number)])]
+            rows += [{**about, **row} for row in _rows([(courses, number)], checkpoints)]
     for name, cells in averages(walks).items():
-        rows += [{"anchors": None, "set": None, "part": name, "cells": len(cells), **row} for row in _rows(cells)]
+        about = {"anchors": None, "set": None, "part": name, "cells": len(cells)}
+        rows += [{**about, **row} for row in _rows(cells, checkpoints)]
     return rows
+
+
+def with_rows_errors(rows: list[Row], ends: Mapping[str, Ends], slices: Sequence[str] | None) -> list[Row]:
+    """Return changes, those on the test set with the error that its rows make: `rows_error`."""
+    everyone = list(range(next(iter(next(iter(ends.values())).values()))["loss"].shape[1]))
+    by_slice: dict[str, list[int]] = {}
+    for number, name in enumerate(slices or []):
+        by_slice.setdefault(name, []).append(number)
+
+    def groups(row: Row) -> list[Group]:
+        if row["part"] == OWN and row["set"] is None:
+            return [([name], by_slice[name]) for name in ends]
+        if row["part"] == WHOLE and row["set"] is None:
+            return [(list(ends), ids) for ids in by_slice.values()]
+        return [([row["anchors"]], by_slice.get(row["part"], everyone))] if row["set"] == TEST else []
+
+    return [with_rows_error(row, ends, groups(row)) for row in rows]
+
+
+def summed_up(walks: Mapping[str, Courses]) -> list[Row]:
+    """Return the changes that the paper tells of and those on the original data: of averages, or of the test set."""
+    wanted = {OWN, WHOLE, ORIGINAL, TEST}
+    return [row for row in measured(walks) if row["part"] in wanted and row["anchors"] in (None, ALL)]
 
 
 def averages(walks: Mapping[str, Courses]) -> dict[str, list[Cell]]:
@@ -57,21 +84,22 @@ def averages(walks: Mapping[str, Courses]) -> dict[str, list[Cell]]:
     return {name: cells for name, cells in found.items() if cells}
 
 
-def _rows(cells: list[Cell]) -> list[Row]:
+def _rows(cells: list[Cell], checkpoints: int) -> list[Row]:
     rows = []
     for measure in MEASURES:
         for first, second in PAIRS:
-            one = _mean(cells, first, measure)
-            other = one[:, 0] if second == START else _mean(cells, second, measure)[:, -1]
+            one = _mean(cells, first, measure, checkpoints)
+            other = one[:, 0] if second == START else _mean(cells, second, measure, checkpoints)[:, -1]
             found = paired_interval(one[:, -1], other).as_json()
             start = float(one[:, 0].mean())
             rows.append({"measure": measure, "first": first, "second": second, "start": start, **found})
     return rows
 
 
-def _mean(cells: list[Cell], kind: Kind, measure: Measure) -> Tensor:
-    """Return the mean over cells, (repeats, steps + 1)."""
-    return torch.stack([courses.values(kind, measure)[:, :, part] for courses, part in cells]).mean(dim=0)
+def _mean(cells: list[Cell], kind: Kind, measure: Measure, checkpoints: int) -> Tensor:
+    """Return the mean over cells, (repeats, steps + 1), and with several checkpoints over the repeats of each."""
+    found = torch.stack([courses.values(kind, measure)[:, :, part] for courses, part in cells]).mean(dim=0)
+    return found if checkpoints == 1 else found.unflatten(0, (checkpoints, -1)).mean(dim=1)
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------
@@ -85,14 +113,11 @@ def pick(rows: list[Row], **setting: Any) -> list[Row]:
 def words(row: Row) -> str:
     """Return a change with its interval: accuracy in points.
 
-    >>> words({"measure": "accuracy", "mean": 0.021, "low": -0.003, "high": 0.045})
+    >>> words({"measure": "accuracy", "mean": 0.021, "low": -0.003, "high": 0.045, "count": 3})
     '+2.1 (-0.3 to +4.5)'
     """
-    scale, digits = (100.0, 1) if row["measure"] == "accuracy" else (1.0, 4)
-    mean = f"{scale * row['mean']:+.{digits}f}"
-    if row["low"] is None:
-        return mean
-    return f"{mean} ({scale * row['low']:+.{digits}f} to {scale * row['high']:+.{digits}f})"
+    scale, form = (100.0, "+.1f") if row["measure"] == "accuracy" else (1.0, "+.4f")
+    return in_words(Interval.from_json(row), scale=scale, form=form)
 
 
 def table(result: Mapping[str, Any]) -> str:
@@ -103,7 +128,7 @@ def table(result: Mapping[str, Any]) -> str:
     parts = [
         f"{result['setting']} (trained on, steps on, measured on). {plan['steps']} gradient steps at rate "
         f"{plan['learning_rate']:g} on {plan['examples']} points for {plan['anchors']} anchors each, of the "
-        f"{plan['nearest']:,} nearest; {repeats} repeats, 95 % intervals of paired differences. {_sizes(result)}",
+        f"{plan['nearest']:,} nearest; {_repeats(result, repeats)}, all on the same rows. {_sizes(result)}",
         "Accuracy after the last step, in points:",
         _gains(name, rows, is_sliced=ALL not in result["walks"]),
     ]
@@ -112,8 +137,17 @@ def table(result: Mapping[str, Any]) -> str:
         parts += ["Accuracy before the first step:", _starts(rows)]
     parts += ["Ours, change of accuracy after the last step, in points:", _cells(rows, "accuracy")]
     parts += ["Ours, change of the mean loss:", _cells(rows, "loss")]
+    parts += _variants(result)
     parts += [*_short(result, plan["steps"] * repeats, plan["examples"]), *result["notes"]]
     return "\n\n".join([*parts, f"How points are ranked: {walk['how']}"])
+
+
+def _repeats(result: Mapping[str, Any], repeats: int) -> str:
+    models = result.get("checkpoints", 1)
+    if models == 1:
+        return f"{repeats} repeats, 95 % intervals of paired differences over repeats"
+    each = f"{models} models of other seeds, {repeats // models} repeats from each"
+    return f"{each}, 95 % intervals of paired differences over models"
 
 
 def _sizes(result: Mapping[str, Any]) -> str:
@@ -167,6 +201,31 @@ def _cells(rows: list[Row], measure: Measure) -> str:
         before = f"{start:.1%}" if measure == "accuracy" else f"{start:.4f}"
         lines.append([anchors, part, before, *(words(each[pair]) for pair in PAIRS)])
     return markdown(["anchors of", "measured on", "at the start", *names], lines)
+
+
+def _variants(result: Mapping[str, Any]) -> list[str]:
+    """Return what other ways to rank points changed, beside the first."""
+    variants = result.get("variants", {"changes": {}})
+    if not variants["changes"]:
+        return []
+    group = {"part": OWN} if ALL not in result["walks"] else {"set": TEST, "part": TEST}
+    pairs = (("helpful", START), ("helpful", "random"), ("helpful", "anchors"), ("harmful", START))
+    lines = []
+    for name, rows in {"as the paper ranks": result["changes"], **variants["changes"]}.items():
+        cells = [
+            words(row)
+            for measure in ("accuracy", "loss")
+            for first, second in pairs
+            for row in pick(rows, **group, measure=measure, first=first, second=second)
+        ]
+        original = pick(rows, part=ORIGINAL, measure="accuracy", first="helpful", second=START)
+        lines.append([name, *cells, words(original[0])])
+    names = [first if second == START else f"{first} - {second}" for first, second in pairs]
+    columns = [*(f"accuracy, {name}" for name in names), *(f"loss, {name}" for name in names)]
+    return [
+        f"Other ways to rank points, from the first model alone, {variants['repeats']} repeats with the same draws:",
+        markdown(["", *columns, "accuracy on original data, helpful"], lines),
+    ]
 
 
 def _short(result: Mapping[str, Any], steps: int, wanted: int) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from fastif.errors import DataError
 from fastif.paper import figures_of_the_paper as paper
 from fastif.paper.points import RIGHT, WRONG
 from fastif.paper.rules import analysis, applications
@@ -41,7 +42,10 @@ class Claim:
         if self.experiment not in results:
             return Verdict(Outcome.UNKNOWN, "-", f"`{self.experiment}` has not been run.")
         about = results[self.experiment]
-        verdict = self.rule(about["result"])
+        try:
+            verdict = self.rule(about["result"])
+        except DataError as error:
+            return Verdict(Outcome.UNKNOWN, "-", f"The result holds what nothing can be told from: {error}")
         if about["request"]["settings"]["scale"] == SMOKE:
             return Verdict(Outcome.UNKNOWN, verdict.ours, "Made-up data and a tiny model say nothing of the paper.")
         return verdict

@@ -33,6 +33,7 @@ class Context:
         precision: of matrix products.
         progress: called as progress(stage, done, total).
         note: told, in a sentence, what is being done.
+        finished: called after each piece that was made.
     """
 
     settings: Settings
@@ -43,6 +44,7 @@ class Context:
     precision: Precision = "auto"
     progress: Progress = silent
     note: Callable[[str], None] = lambda words: None
+    finished: Callable[[], None] = lambda: None
     asked: list[TaskModel] = field(default_factory=list)
 
     @property
@@ -75,7 +77,17 @@ class Context:
 
     def piece(self, name: str, make: Callable[[], Tensors]) -> Tensors:
         """Return tensors by name: from the file of them if they were made before, else made now and kept."""
-        return self.store.piece(name, make)
+        made = False
+
+        def making() -> Tensors:
+            nonlocal made
+            made = True
+            return make()
+
+        found = self.store.piece(name, making)
+        if made:
+            self.finished()
+        return found
 
     def part(self, name: str, make: Callable[[], Any]) -> Any:
         """Return what JSON can hold: from a file if it was made before, else made now and kept."""

@@ -13,19 +13,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import fastif
-from fastif.apps.iteration import Courses, Iteration, Plan, Sets, by_anchor_slice, check_material
+from fastif.apps.iteration import KINDS, Courses, Iteration, Kind, Plan, Sets, by_anchor_slice, check_material
+from fastif.apps.iteration.material import only_slice
 from fastif.integrations.tables import TextTable
 from fastif.keeping import Keep, Tensors
 from fastif.paper import changes
 from fastif.paper.context import Context
 from fastif.paper.data import Data, check_no_shared_premise
+from fastif.paper.endings import Ends, ends_of, joined
 from fastif.paper.models import TaskModel
-from fastif.paper.settings import CorrectionSettings, Model
+from fastif.paper.settings import CorrectionSettings, Model, Variant
+from fastif.solvers import Auto
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Read = Callable[[Data], TextTable]
+SAME = "as the paper ranks, the same repeats"
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,24 @@ class Correction:
         wanted: CorrectionSettings = getattr(context.settings, self.name.replace("-", "_"))
         tables = self._tables(context, wanted)
         found: dict[str, list[Courses]] = {}
+        ends: dict[str, list[Ends]] = {}
+        variants: dict[str, list[changes.Row]] = {}
         notes: list[str] = []
         for checkpoint in range(wanted.checkpoints):
             model = context.model(self.model, checkpoint)
             notes += _checked(model, tables)
+            ranking = Ranking(context, wanted)
             keep = partial(_kept, context, f"checkpoint {checkpoint}")
-            for anchors, courses in self._walks(context, model, tables, wanted, keep).items():
+            papers = self._walks(model, tables, ranking, keep)
+            for anchors, courses in papers.items():
                 found.setdefault(anchors, []).append(courses)
+                ends.setdefault(anchors, []).append(self._ends(model, tables, ranking, keep, anchors, courses))
+            if wanted.variants and checkpoint == 0:  # the paper's ranking too, with what variants have
+                variants[SAME] = changes.summed_up(_beside(papers, papers, wanted.variant_repeats))
+            for variant in wanted.variants if checkpoint == 0 else ():
+                keep = partial(_kept, context, f"checkpoint {checkpoint}, {variant.name}")
+                other = self._walks(model, tables, replace(ranking, variant=variant), keep)
+                variants[variant.name] = changes.summed_up(_beside(papers, other, wanted.variant_repeats))
         walks = {anchors: Courses.joined(each) for anchors, each in found.items()}
         return {
             "experiment": self.name,
@@ -89,7 +104,12 @@ class Correction:
             "rows_of": {**tables.as_json(), "train": len(model.train)},
             "checkpoints": wanted.checkpoints,
             "walks": {anchors: _as_json(courses) for anchors, courses in walks.items()},
-            "changes": changes.measured(walks),
+            "changes": changes.with_rows_errors(
+                changes.measured(walks, wanted.checkpoints),
+                {anchors: joined(each) for anchors, each in ends.items()},
+                tables.test.slices,
+            ),
+            "variants": {"repeats": wanted.variant_repeats, "changes": variants},
             "short_steps": {anchors: courses.short_steps() for anchors, courses in walks.items()},
             "notes": list(dict.fromkeys(notes)),
         }
@@ -112,47 +132,89 @@ class Correction:
             check_no_shared_premise(made.anchors, made.test, *([] if pool is None else [pool]))
         return made
 
-    def _walks(
-        self, context: Context, model: TaskModel, tables: Tables, wanted: CorrectionSettings, keep: Keep
-    ) -> dict[str, Courses]:
-        anchors = model.examples(tables.anchors)
+    def _walks(self, model: TaskModel, tables: Tables, ranking: "Ranking", keep: Keep) -> dict[str, Courses]:
         watched = {"test": tables.test, "validation": tables.anchors, "original": replace(tables.original, slices=None)}
-        sets = Sets(
-            pool=model.train if tables.pool is None else model.examples(tables.pool),
-            anchors=anchors,
-            watched={name: model.examples(table) for name, table in watched.items()},
-            hessian_data=None if tables.pool is None else model.train,
-        )
+        sets = _sets(model, tables, {name: model.examples(table) for name, table in watched.items()})
         known: dict[str, Any] = {
-            "plan": _plan(wanted, len(sets.pool), context.seed),
-            "options": {
-                "solver": wanted.solver.solver(context.seed),
-                "damping": wanted.solver.damping,
-                "curvature": "hessian",
-                "precision": context.precision,
-                "prefix_cache": context.models.states,
-            },
+            "plan": ranking.plan(len(sets.pool)),
+            "options": ranking.options,
             "keep": keep,
-            "progress": context.progress,
+            "progress": ranking.context.progress,
         }
         with warnings.catch_warnings():  # the paper's depth leaves a residual, and that is what is reproduced
             warnings.simplefilter("ignore", fastif.ConvergenceWarning)
             if self.by_slice:
-                return by_anchor_slice(model.classifier, sets, **known)
-            return {changes.ALL: Iteration(model.classifier, sets, **known).run()}
+                return by_anchor_slice(model.classifier, sets, kinds=ranking.kinds, **known)
+            return {changes.ALL: Iteration(model.classifier, sets, **known).run(ranking.kinds)}
+
+    def _ends(
+        self, model: TaskModel, tables: Tables, ranking: "Ranking", keep: Keep, anchors: str, courses: Courses
+    ) -> Ends:
+        """Look at the rows of the test set at the ends of the walks for some anchors."""
+        sets = _sets(model, tables, {changes.TEST: model.examples(tables.test)})
+        if self.by_slice:
+            sets = replace(sets, anchors=only_slice(sets.anchors, anchors))
+        iteration = Iteration(model.classifier, sets, plan=ranking.plan(len(sets.pool)), options=ranking.options)
+        return ends_of(iteration, courses, changes.TEST, lambda name, make: keep(f"{anchors}: {name}", make))
 
 
-def _plan(wanted: CorrectionSettings, pool: int, seed: int) -> Plan:
-    return Plan(
-        steps=wanted.steps,
-        anchors=wanted.anchors,
-        examples=wanted.points,
-        learning_rate=wanted.learning_rate,
-        effect="retrain",  # the paper ranks by influence, and steps by the plain gradient
-        nearest=min(wanted.k, pool),
-        repeats=wanted.repeats,
-        seed=seed,
+def _sets(model: TaskModel, tables: Tables, watched: dict[str, Any]) -> Sets:
+    return Sets(
+        pool=model.train if tables.pool is None else model.examples(tables.pool),
+        anchors=model.examples(tables.anchors),
+        watched=watched,
+        hessian_data=None if tables.pool is None else model.train,
     )
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How points are ranked for anchors: as in the paper, or in a way that stands beside it."""
+
+    context: Context
+    wanted: CorrectionSettings
+    variant: Variant | None = None
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of points that depend on it: random points and anchors are those of the paper's walks."""
+        return KINDS if self.variant is None else ("helpful", "harmful")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of explainers."""
+        usual = {"precision": self.context.precision, "prefix_cache": self.context.models.states}
+        if self.variant is not None and self.variant.automatic:
+            return {**usual, "solver": Auto(seed=self.context.seed), "damping": "auto"}
+        solver = (self.variant and self.variant.solver) or self.wanted.solver
+        papers = {"solver": solver.solver(self.context.seed), "damping": solver.damping, "curvature": "hessian"}
+        return {**usual, **papers}
+
+    def plan(self, pool: int) -> Plan:
+        """Return the knobs of the walk."""
+        wanted, variant = self.wanted, self.variant
+        return Plan(
+            steps=wanted.steps,
+            anchors=wanted.anchors,
+            examples=wanted.points,
+            learning_rate=wanted.learning_rate,
+            # the paper ranks by influence, and steps by the plain gradient
+            effect="finetune-step" if variant is not None and variant.gradient_dot else "retrain",
+            nearest=None if variant is not None and variant.scan else min(wanted.k, pool),
+            repeats=wanted.repeats if variant is None else wanted.variant_repeats,
+            seed=self.context.seed,
+        )
+
+
+def _beside(papers: dict[str, Courses], other: dict[str, Courses], repeats: int) -> dict[str, Courses]:
+    """Return the walks of a variant with the random points and anchors of the same draws."""
+    found = {}
+    for anchors, courses in other.items():
+        unranked: tuple[Kind, ...] = ("random", "anchors")
+        kept = {kind: each[:repeats] for kind, each in courses.courses.items()}
+        same = {kind: papers[anchors].courses[kind][:repeats] for kind in unranked}
+        found[anchors] = replace(courses, courses={**kept, **same})
+    return found
 
 
 def _checked(model: TaskModel, tables: Tables) -> list[str]:

@@ -2,7 +2,8 @@
 
 *Full* is the original s_test on all training points; *fast* is kNN and the fast s_test, once with each k and each time
 with draws of its own, as the paper's two fast systems are two computations. The paper correlates retrieved points
-alone; here the truly strongest points, retrieved or not, stand beside them.
+alone; here the truly strongest points, retrieved or not, stand beside them. So do scores that the paper does not
+compare: with other dampings, and the plain product of gradients.
 """
 
 import statistics
@@ -20,7 +21,8 @@ from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import CORRELATIONS
 from fastif.paper.points import RIGHT, WRONG
 from fastif.paper.recall import scores_of
-from fastif.paper.settings import SolverSettings
+from fastif.paper.solver_settings import SolverSettings
+from fastif.solvers import Auto
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,6 +35,7 @@ MEASURES: dict[str, Callable[[Tensor, Tensor], float]] = {
     "kendall": metrics.kendall,
 }
 SMALLER, LARGER, BOTH = CORRELATIONS
+AGAINST = ", against full"  # ends the names of comparisons that the paper does not make
 Row = dict[str, Any]
 
 
@@ -51,6 +54,13 @@ def run(context: Context) -> dict[str, Any]:
 
     full = scores(wanted.full, context.seed, "full")
     one, two = scores(wanted.fast, context.seed + 1, "fast"), scores(wanted.fast, context.seed + 2, "fast again")
+    beside = {f"damping {each.damping:g}{AGAINST}": scores(each, context.seed + 1, f"{each}") for each in wanted.others}
+    if wanted.automatic:
+        explainer = context.explainer(model, solver=Auto(seed=context.seed))
+        beside[f"automatic damping{AGAINST}"] = scores_of(context, explainer, points, "automatic")
+    if wanted.gradient_dot:
+        explainer = context.explainer(model, solver=fastif.Identity())
+        beside[f"gradient dot product{AGAINST}"] = scores_of(context, explainer, points, "gradient dot product")
     nearest = context.piece(
         "nearest", lambda: {"ids": context.explainer(model, solver=fastif.Identity()).nearest(points.examples, ks[1])}
     )["ids"]
@@ -59,6 +69,7 @@ def run(context: Context) -> dict[str, Any]:
         few, many = nearest[query, : ks[0]], nearest[query]
         truth = full[query].abs().argsort(descending=True, stable=True)[: wanted.top]
         found = {SMALLER: (one, full, few), LARGER: (two, full, many), BOTH: (one, two, few)}
+        found |= {comparison: (values, full, few) for comparison, values in beside.items()}
         about = {
             "query": query,
             "prediction": RIGHT if points.right[query] else WRONG,
@@ -78,14 +89,16 @@ def mean_and_deviation(rows: list[Row], key: str) -> tuple[float, float]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Return the three rows of the paper, and ours on the retrieved points and on the truly strongest."""
+    """Return the three rows of the paper beside ours, on retrieved points and on the strongest, and then all others."""
     rows = []
-    for comparison, theirs in CORRELATIONS.items():
+    for comparison in dict.fromkeys(row["comparison"] for row in result["rows"]):
+        theirs = CORRELATIONS.get(comparison)
         for where, words in (("retrieved", "retrieved points"), ("top", f"true top {result['top']}")):
             some = [row for row in result["rows"] if (row["comparison"], row["on"]) == (comparison, where)]
             ours = ["{:.1f} ± {:.1f}".format(*mean_and_deviation(some, key)) for key in MEASURES]
             paper = [
-                "{:.1f} ± {:.2f}".format(*getattr(theirs, key)) if where == "retrieved" else "-" for key in MEASURES
+                "-" if theirs is None or where == "top" else "{:.1f} ± {:.2f}".format(*getattr(theirs, key))
+                for key in MEASURES
             ]
             pairs = [f"{one} \\| {two}" for one, two in zip(paper, ours, strict=True)]
             rows.append([_in_words(comparison, result["k"]), words, *pairs])
@@ -96,6 +109,8 @@ def table(result: dict[str, Any]) -> str:
         f"(the paper: 392,702, k = 1,000 and 10,000). Of the true top {result['top']}, {shares[0]:.0%} are retrieved "
         f"with k = {result['k'][0]:,} and {shares[1]:.0%} with k = {result['k'][1]:,}."
     )
+    if any(row["comparison"] not in CORRELATIONS for row in result["rows"]):
+        note += " What the paper does not compare is taken on the points of the smaller k."
     return markdown(columns, rows) + "\n\n" + note
 
 

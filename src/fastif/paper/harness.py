@@ -7,7 +7,6 @@
 Knows what an experiment is, and none of them.
 """
 
-import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fastif.errors import ConfigurationError, FastifError
 from fastif.measuring.timing import environment
+from fastif.measuring.words import seconds
+from fastif.paper.clock import Clock
 from fastif.paper.context import Context
 from fastif.paper.data import Data
 from fastif.paper.made_up import MadeUp
@@ -24,12 +25,12 @@ from fastif.paper.settings import Settings
 from fastif.paper.sources import find_source
 from fastif.precision import Precision
 from fastif.progress import Progress, silent
-from fastif.store import RunStore
+from fastif.store import PARTS, RunStore
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RESULT, TABLE = "result.json", "table.md"
+RESULT, TABLE, CLOCK = "result.json", "table.md", "clock.json"
 FORMATS = ("png", "svg")
 
 
@@ -52,7 +53,7 @@ class Experiment(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Attempt:
     """What became of an experiment: where its files are, and why it failed if it did."""
 
     name: str
@@ -101,7 +102,7 @@ class Laboratory:
             note=self.note,
         )
 
-    def run(self, experiment: Experiment) -> Outcome:
+    def run(self, experiment: Experiment) -> Attempt:
         """Run an experiment, or go on with it; of a finished one, only figures and table are made anew."""
         path = self.out / experiment.name
         with RunStore.begin(path, self._request(experiment)) as store:
@@ -110,22 +111,22 @@ class Laboratory:
             result = store.json(RESULT)["result"]
             words = self._present(experiment, store, result)
             store.finish()
-        return Outcome(experiment.name, path, table=words)
+        return Attempt(experiment.name, path, table=words)
 
-    def run_all(self, experiments: Iterable[Experiment]) -> list[Outcome]:
+    def run_all(self, experiments: Iterable[Experiment]) -> list[Attempt]:
         """Run several; one that fails is told and the others go on."""
-        outcomes = []
+        attempts = []
         for experiment in experiments:
             self.note(f"{experiment.name}: {experiment.title}")
             try:
-                outcomes.append(self.run(experiment))
+                attempts.append(self.run(experiment))
             except Exception as error:  # noqa: BLE001 - what one of them meets must not stop the others
                 if not isinstance(error, FastifError):
                     self.note(traceback.format_exc())
                 words = f"{type(error).__name__}: {error}"
-                outcomes.append(Outcome(experiment.name, self.out / experiment.name, error=words))
+                attempts.append(Attempt(experiment.name, self.out / experiment.name, error=words))
                 self.note(f"{experiment.name} failed: {words}")
-        return outcomes
+        return attempts
 
     def _request(self, experiment: Experiment) -> dict[str, Any]:
         """Return what the result depends on; code and hardware are in the result, and may change on the way."""
@@ -141,7 +142,7 @@ class Laboratory:
         }
 
     def _measure(self, experiment: Experiment, store: RunStore) -> None:
-        started = time.perf_counter()
+        clock = Clock(store.path / PARTS / CLOCK)  # beside the parts, which are thrown away at the end
         context = Context(
             self.settings,
             self.data,
@@ -151,6 +152,7 @@ class Laboratory:
             precision=self.precision,
             progress=self.progress,
             note=self.note,
+            finished=clock.note,
         )
         result = experiment.run(context)
         about = {
@@ -159,7 +161,7 @@ class Laboratory:
             "request": self._request(experiment),
             "environment": environment(context.device),
             "device": self.device,
-            "seconds_of_the_last_start": time.perf_counter() - started,
+            "time": clock.as_json(),
             "data": {"source": self.data.source.name, "sets": self.data.used()},
             "models": [model.as_json() for model in context.asked],
         }
@@ -193,8 +195,16 @@ def caption(about: Mapping[str, Any]) -> str:
     return (
         f"Scale {about['request']['settings']['scale']}, seed {about['request']['seed']}. {models}. "
         f"Data: {data['source']}. {where['hardware']}, {where['threads']} threads, torch {where['torch']}, fastif "
-        f"{where['fastif']}, commit {where['commit']}."
+        f"{where['fastif']}, commit {where['commit']}.{_took(about.get('time'))}"
     )
+
+
+def _took(time: Mapping[str, Any] | None) -> str:
+    """Return how long it took; results of before know of their last start alone, and say nothing."""
+    if time is None:
+        return ""
+    starts = "" if time["starts"] == 1 else f" in {time['starts']} starts"
+    return f" It took {seconds(time['seconds'])}{starts}, with the training of models that were not there yet."
 
 
 def _write(path: Path, words: str) -> None:

@@ -25,9 +25,14 @@ What *FastIF: Scalable Influence Functions for Efficient Model Interpretation an
 Xiong, EMNLP 2021) says, and what came out here. How to run it, and what differs from the paper, is in
 [Reproduce the paper](reproduce.md)."""
 HOW = """A verdict is computed from the numbers in `docs/paper/*.json` by a rule in `fastif/paper/rules`. *Holds*: the
-95 % interval of what was measured (Student's, over points or repeats) lies on the side of the limit that the paper
-names. *Does not hold*: all of it lies on the other side. *Cannot tell here*: it includes the limit, there are too few
-points, the size is not that of the claim, or the experiment was not run."""
+95 % interval of what was measured (Student's, over points or repeats; Fisher's for a correlation) lies on the side of
+the limit that the paper names. *Does not hold*: all of it lies on the other side. *Cannot tell here*: it includes the
+limit, there are fewer than three numbers or they are all the same, the size is not that of the claim, or the
+experiment was not run. The time of plain torch in claim 1 is extrapolated from a sample: where it was timed once, its
+own error is not in the interval, and the sentence says so. An accuracy after steps has in its interval, beside the
+repeats, the error of the rows that all of them are measured on: the paired one where the result has it, else the
+largest that the accuracies allow. A claim about several slices or settings holds where it holds in each. Nothing is
+corrected for there being many claims."""
 # what stands in an experiment's table beyond the paper's own
 BEYOND: dict[str, str] = {
     "table1": "plain torch in the same run, and the fast s_test on all training points",

@@ -20,6 +20,7 @@ from fastif.files import replacing
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.harness import RESULT
 from fastif.paper.simulatability import simulated
+from fastif.paper.visualization import by_point
 
 Result = dict[str, Any]
 DIGITS = 6  # of curves; single numbers keep all of theirs, so that tables are the same to the last digit
@@ -165,7 +166,7 @@ def _without_edges(result: Mapping[str, Any]) -> Result:
     models = {}
     for name, part in result["models"].items():
         queries = [{key: query.get(key) for key in ("row", "label", "slice")} for query in part["queries"]]
-        models[name] = {**part, "train_slices": None, "queries": queries}
+        models[name] = {**part, "train_slices": None, "queries": queries, "by_point": by_point(part)}
     return {**result, "models": models}
 
 

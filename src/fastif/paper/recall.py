@@ -30,6 +30,7 @@ name = "recall"
 title = "Figure 3 (a): recall of candidates"
 ABSOLUTE, HELPFUL, HARMFUL = "absolute", "helpful", "harmful"
 SIGNS = (ABSOLUTE, HELPFUL, HARMFUL)
+DIFFERENCE = "harmful - helpful"  # point by point, as the two recalls of a point belong together
 AT_ONCE = 25  # queries whose scores are one piece
 Row = dict[str, Any]
 
@@ -49,13 +50,12 @@ def run(context: Context) -> dict[str, Any]:
         explainer = context.explainer(model, solver=_solver(wanted.curvature_examples, context.seed), damping=damping)
         values = scores_of(context, explainer, points, f"damping {damping}")
         used[str(damping)] = context.part(f"damping {damping}", partial(_damping, explainer))
-        for sign in SIGNS:
-            truth = [_strongest(row, sign, max(wanted.m)) for row in values]
-            rows += [
-                {"damping": str(damping), "sign": sign, **row}
-                for method, each in needed.items()
-                for row in _counted(each, truth, points, method, context)
-            ]
+        truths = {sign: [_strongest(row, sign, max(wanted.m)) for row in values] for sign in SIGNS}
+        rows += [
+            {"damping": str(damping), **row}
+            for method, each in needed.items()
+            for row in _counted(each, truths, points, method, context)
+        ]
     sizes = [k for k in wanted.k if k <= len(model.train)]
     return {"examples": len(model.train), "k": sizes, "dampings": used, "points": points.as_json(), "rows": rows}
 
@@ -115,22 +115,32 @@ def _strongest(values: Tensor, sign: str, most: int) -> Tensor:
     return ranking.harmful(values.abs() if sign == ABSOLUTE else values, ids, most).ids
 
 
-def _counted(needed: Tensor, truth: list[Tensor], points: Points, method: str, context: Context) -> list[Row]:
-    """Return mean and deviation of the recall over the points of each kind, for every m and k."""
+def _counted(
+    needed: Tensor, truths: dict[str, list[Tensor]], points: Points, method: str, context: Context
+) -> list[Row]:
+    """Return mean and deviation of the recall over the points of each kind, for every sign, m and k."""
     wanted, total = context.settings.recall, needed.shape[1]
     shares = [round(each.share * total) for each in RECALL]
     rows = []
     for m in wanted.m:
         for k in sorted({k for k in (*wanted.k, *shares) if 0 < k <= total}):
-            recalls = [float((row[ids[:m]] <= k).double().mean()) for row, ids in zip(needed, truth, strict=True)]
-            for kind in KINDS:
-                some = torch.tensor([recalls[place] for place in points.of(kind)], dtype=torch.float64)
-                some = some[~some.isnan()]  # a query that nothing helps, or nothing harms
-                if len(some):
-                    deviation = float(some.std()) if len(some) > 1 else 0.0
-                    numbers = {"mean": float(some.mean()), "deviation": deviation, "points": len(some)}
-                    rows.append({"method": method, "prediction": kind, "m": m, "k": k, **numbers})
+            recalls = {sign: _recalls(needed, truth, m=m, k=k) for sign, truth in truths.items()}
+            recalls[DIFFERENCE] = recalls[HARMFUL] - recalls[HELPFUL]
+            for sign, each in recalls.items():
+                for kind in KINDS:
+                    some = each[points.of(kind)]
+                    some = some[~some.isnan()]  # a query that nothing helps, or nothing harms
+                    if len(some):
+                        deviation = float(some.std()) if len(some) > 1 else 0.0
+                        numbers = {"mean": float(some.mean()), "deviation": deviation, "points": len(some)}
+                        rows.append({"sign": sign, "method": method, "prediction": kind, "m": m, "k": k, **numbers})
     return rows
+
+
+def _recalls(needed: Tensor, truth: list[Tensor], *, m: int, k: int) -> Tensor:
+    """Return for each point the share of its m strongest that are among k candidates."""
+    found = [float((row[ids[:m]] <= k).double().mean()) for row, ids in zip(needed, truth, strict=True)]
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def pick(rows: list[Row], **setting: Any) -> list[Row]:

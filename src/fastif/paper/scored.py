@@ -18,7 +18,7 @@ from fastif.keeping import Tensors
 from fastif.paper.context import Context
 from fastif.paper.models import TaskModel
 from fastif.paper.points import KINDS, RIGHT, Points
-from fastif.paper.settings import SolverSettings
+from fastif.paper.solver_settings import SolverSettings
 
 TRIES = 5  # times as many points as are wanted are drawn, to find some with enough of both signs
 

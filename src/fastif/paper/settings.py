@@ -10,42 +10,20 @@ from typing import Any, Literal, get_args
 
 from fastif.errors import ConfigurationError
 from fastif.integrations.huggingface.recipe import Recipe
-from fastif.solvers import LiSSA
-from fastif.solvers.paper_lissa import PaperLiSSA
+from fastif.paper.solver_settings import (
+    HANS_ON_ALL,
+    NLI_ON_ANLI,
+    NLI_ON_HANS,
+    NLI_ON_MNLI,
+    ORIGINAL,
+    SENTIMENT,
+    SolverSettings,
+)
 
 Scale = Literal["smoke", "small", "full"]
 Model = Literal["nli-3", "nli-2", "hans", "sentiment", "nli-3-few"]
 MODELS: tuple[Model, ...] = get_args(Model)
 DampingChoice = float | Literal["auto"]
-
-
-@dataclass(frozen=True)
-class SolverSettings:
-    """The paper's iteration: damp, scale, J = depth, B = batch_size, T = repeats; its damping is damp x scale."""
-
-    damp: float = 5e-3
-    scale: float = 1e4
-    depth: int = 1000
-    batch_size: int = 1
-    repeats: int = 4
-
-    @property
-    def damping(self) -> float:
-        """What this adds to the diagonal of H: lambda."""
-        return self.damp * self.scale
-
-    def solver(self, seed: int = 0) -> PaperLiSSA:
-        """Return the solver."""
-        return LiSSA.paper(**asdict(self), seed=seed)
-
-
-# damp, scale and J by what the model was trained on and what it is asked about, as in the authors' release
-NLI_ON_MNLI = SolverSettings(5e-3, 1e4, 1000)
-NLI_ON_HANS = SolverSettings(5e-3, 1e6, 1000)
-HANS_ON_ALL = SolverSettings(5e-3, 1e6, 2000)
-NLI_ON_ANLI = SolverSettings(5e-3, 1e6, 1500)
-SENTIMENT = SolverSettings(5e-3, 1e4, 1000)
-ORIGINAL = SolverSettings(5e-3, 1e4, 1000, batch_size=128, repeats=1)  # what the paper calls Full
 
 
 @dataclass(frozen=True)
@@ -84,7 +62,8 @@ class Table1Settings:
         queries: that are timed, one by one.
         depth: steps of LiSSA that are timed; fewer than the 1,000 of the paper are extrapolated.
         fast_depth: the same for batches of one, on a CPU; a GPU runs them to the end.
-        sample: examples that plain torch is timed on.
+        sample: examples that plain torch is timed on, in each round.
+        naive_rounds: samples that plain torch is timed on, whose spread is that of its time.
         candidates: the larger and the smaller k.
     """
 
@@ -94,6 +73,7 @@ class Table1Settings:
     fast_depth: int = 1000
     sample: int = 100
     candidates: tuple[int, int] = (10_000, 1000)
+    naive_rounds: int = 3
 
 
 @dataclass(frozen=True)
@@ -134,7 +114,19 @@ class RecallSettings:
 
 @dataclass(frozen=True)
 class CorrelationSettings:
-    """Fast against full influence values: on the points retrieved with each k, and on the true `top`."""
+    """Fast against full influence values: on the points retrieved with each k, and on the true `top`.
+
+    Args:
+        right: queries that are predicted right.
+        wrong: queries that are predicted wrong.
+        k: candidates of the two fast systems.
+        top: how many of the truly strongest are looked at.
+        fast: the solver of the fast systems.
+        full: the solver of the full one.
+        others: solvers with another damping, which stand beside the fast systems.
+        automatic: whether the library's own choice of solver and damping does.
+        gradient_dot: whether the plain product of gradients does, which knows no curvature.
+    """
 
     right: int = 10
     wrong: int = 10
@@ -142,6 +134,9 @@ class CorrelationSettings:
     top: int = 100
     fast: SolverSettings = NLI_ON_MNLI
     full: SolverSettings = ORIGINAL
+    others: tuple[SolverSettings, ...] = (NLI_ON_HANS,)
+    automatic: bool = True
+    gradient_dot: bool = True
 
 
 @dataclass(frozen=True)
@@ -200,6 +195,25 @@ class VisualizationSettings:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """Another way to rank points, beside the paper's, from the first checkpoint.
+
+    Args:
+        name: of a line in the table.
+        solver: with another damping; None for that of the experiment, which a product of gradients does not need.
+        automatic: the library's own choice of solver and damping, in place of a solver of the paper.
+        gradient_dot: rank by the plain product of gradients: what a step on a point changes now.
+        scan: rank all points, and not the nearest alone.
+    """
+
+    name: str
+    solver: SolverSettings | None = None
+    automatic: bool = False
+    gradient_dot: bool = False
+    scan: bool = False
+
+
+@dataclass(frozen=True)
 class CorrectionSettings:
     """Repeated steps on influential points.
 
@@ -211,8 +225,10 @@ class CorrectionSettings:
         learning_rate: of each.
         k: points that are ranked, those nearest to the anchors.
         repeats: of everything, with other draws.
-        checkpoints: models of other seeds that all of it is repeated on.
+        checkpoints: models of other seeds that all of it is repeated on; with several, intervals are over these.
         watched: rows of each set that are looked at after every step; None for as many as are evaluated elsewhere.
+        variants: other ways to rank points.
+        variant_repeats: of each of these, with the draws of the first repeats.
     """
 
     solver: SolverSettings
@@ -224,6 +240,17 @@ class CorrectionSettings:
     repeats: int = 3
     checkpoints: int = 1
     watched: int | None = None
+    variants: tuple[Variant, ...] = ()
+    variant_repeats: int = 3
+
+
+# what the paper left out; where its damping is 5,000, that of its other experiments stands beside it
+VARIANTS = (
+    Variant("gradient dot product", gradient_dot=True),
+    Variant(f"damping {NLI_ON_MNLI.damping:g}", NLI_ON_MNLI),
+    Variant("automatic damping", automatic=True),
+    Variant("all points, not the nearest alone", scan=True),
+)
 
 
 @dataclass(frozen=True)
@@ -250,9 +277,10 @@ class Settings:
     retraining: RetrainingSettings = field(default_factory=RetrainingSettings)
     simulatability: SimulatabilitySettings = field(default_factory=SimulatabilitySettings)
     visualization: VisualizationSettings = field(default_factory=VisualizationSettings)
-    correction_mnli: CorrectionSettings = CorrectionSettings(NLI_ON_HANS)
-    augmentation_hans: CorrectionSettings = CorrectionSettings(NLI_ON_HANS)
-    augmentation_anli: CorrectionSettings = CorrectionSettings(NLI_ON_ANLI)
+    # models of equal accuracy on NLI differ widely on HANS: the paper's single checkpoint is one draw of many
+    correction_mnli: CorrectionSettings = CorrectionSettings(NLI_ON_HANS, repeats=5, checkpoints=5, variants=VARIANTS)
+    augmentation_hans: CorrectionSettings = CorrectionSettings(NLI_ON_HANS, repeats=5, checkpoints=5, variants=VARIANTS)
+    augmentation_anli: CorrectionSettings = CorrectionSettings(NLI_ON_ANLI, repeats=5, checkpoints=5, variants=VARIANTS)
     amazon: CorrectionSettings = CorrectionSettings(SENTIMENT, anchors=50, points=50)
 
     def of(self, experiment: str) -> dict[str, Any]:
@@ -288,6 +316,7 @@ SMALL_CORRECTION = CorrectionSettings(SMALL_HANS, steps=6, learning_rate=1e-2, k
 SMOKE_CORRECTION = CorrectionSettings(
     replace(SMOKE_SOLVER, depth=3), anchors=4, points=4, steps=2, learning_rate=5e-2, k=10, repeats=2
 )
+SMOKE_VARIANTS = (VARIANTS[0], Variant("damping 50000", replace(SMOKE_SOLVER, scale=5e5)), *VARIANTS[2:])
 
 SCALES: dict[str, Settings] = {
     "full": Settings(
@@ -316,7 +345,9 @@ SCALES: dict[str, Settings] = {
         recall=RecallSettings(
             4, 4, (10, 50, 100, 200, 500), (10, 100), dampings=(SMALL_NLI.damping, "auto"), curvature_examples=150
         ),
-        correlations=CorrelationSettings(2, 2, (50, 500), 100, fast=SMALL_NLI, full=SMALL_ORIGINAL),
+        correlations=CorrelationSettings(
+            2, 2, (50, 500), 100, fast=SMALL_NLI, full=SMALL_ORIGINAL, others=(SMALL_HANS,), automatic=False
+        ),
         retraining=RetrainingSettings(
             2, 2, 25, (5, 25), (150,), baselines=2, draws=1, fast=SMALL_NLI, full=SMALL_ORIGINAL
         ),
@@ -338,7 +369,9 @@ SCALES: dict[str, Settings] = {
         table1=Table1Settings(None, queries=2, depth=2, fast_depth=2, sample=4, candidates=(40, 10)),
         hvp=HvpSettings(1, 1, (4, 8), (1, 4), (1, 2), examples=32, solver=SMOKE_SOLVER),
         recall=RecallSettings(2, 2, (5, 20, 50), (5, 10), dampings=("auto",)),
-        correlations=CorrelationSettings(2, 2, (10, 40), 20, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL),
+        correlations=CorrelationSettings(
+            2, 2, (10, 40), 20, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL, others=(replace(SMOKE_SOLVER, scale=5e4),)
+        ),
         retraining=RetrainingSettings(
             2, 1, 5, (1, 5), (24, 40), baselines=2, draws=1, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL
         ),
@@ -346,9 +379,9 @@ SCALES: dict[str, Settings] = {
         visualization=VisualizationSettings(
             3, 3, k=10, nli_on_mnli=SMOKE_SOLVER, nli_on_hans=SMOKE_SOLVER, hans=SMOKE_SOLVER
         ),
-        correction_mnli=SMOKE_CORRECTION,
+        correction_mnli=replace(SMOKE_CORRECTION, variants=SMOKE_VARIANTS[:1], variant_repeats=2),
         augmentation_hans=SMOKE_CORRECTION,
-        augmentation_anli=SMOKE_CORRECTION,
+        augmentation_anli=replace(SMOKE_CORRECTION, variants=SMOKE_VARIANTS, variant_repeats=1),
         amazon=CorrectionSettings(SMOKE_SOLVER, anchors=6, points=6, steps=2, k=20, repeats=2),
     ),
 }

@@ -1,7 +1,8 @@
 """What becomes of a claim: it holds, it does not, or one cannot tell; and how numbers decide between the three.
 
 A number with its 95 % interval is compared with a limit: all of the interval beyond it decides, one that includes the
-limit does not, nor do fewer than three numbers. Knows intervals, and neither the paper nor an experiment.
+limit does not, nor do fewer than three numbers, nor numbers that are all the same: they say nothing of how they
+scatter. Knows intervals, and neither the paper nor an experiment.
 """
 
 import math
@@ -13,6 +14,7 @@ from fastif.intervals import CONFIDENCE, Interval, student_quantile
 
 FEWEST = 3  # numbers that an interval is taken over, below which nothing is decided
 NORMAL = 1.96
+ROUNDING = 1e-9  # an interval that is narrower, relative to its ends, is of numbers that are the same
 
 
 class Outcome(StrEnum):
@@ -50,13 +52,23 @@ def every(outcomes: Iterable[Outcome]) -> Outcome:
     return Outcome.HOLDS if found == {Outcome.HOLDS} else Outcome.UNKNOWN
 
 
+def is_wide(found: Interval) -> bool:
+    """Return whether an interval is of finite numbers that are not all the same."""
+    if found.low is None or found.high is None:
+        return False
+    widest = max(abs(found.low), abs(found.high))
+    return math.isfinite(widest) and found.high - found.low > ROUNDING * widest
+
+
 def above(found: Interval, limit: float = 0.0) -> Outcome:
-    """Return whether the mean is above a limit.
+    """Return whether the mean is above a limit; open where there is no interval, or one of no width.
 
     >>> above(Interval(2.0, 1.0, 3.0, 5)), above(Interval(2.0, 1.0, 3.0, 5), 4.0), above(Interval(2.0, None, None, 1))
     (<Outcome.HOLDS: 'holds'>, <Outcome.FAILS: 'does not hold'>, <Outcome.UNKNOWN: 'cannot tell here'>)
     """
     if found.low is None or found.high is None or found.count < FEWEST:
+        return Outcome.UNKNOWN
+    if not is_wide(found):
         return Outcome.UNKNOWN
     return Outcome.HOLDS if found.low > limit else Outcome.FAILS if found.high < limit else Outcome.UNKNOWN
 
@@ -119,13 +131,55 @@ class Summary:
         return Interval(times, one.low / two.high, one.high / two.low, count)
 
     def minus(self, other: "Summary") -> Interval:
-        """Return the difference of the means, as if the numbers were not paired: rather too wide where they are."""
+        """Return the difference of the means, as if the numbers were not paired: Welch's interval.
+
+        Its degrees of freedom are rounded down, so that it is rather too wide. Numbers that belong together in pairs
+        want the interval of their differences instead, which may be wider or narrower than this.
+
+        >>> found = Summary(1.0, 2.0, 4).minus(Summary(0.0, 0.1, 4))  # 3.01 degrees of freedom, not 6
+        >>> round(found.low, 2), round(found.high, 2)
+        (-2.19, 4.19)
+        """
         mean, count = self.mean - other.mean, min(self.count, other.count)
         if count < 2:
             return Interval(mean, None, None, count)
-        error = math.sqrt(self.deviation**2 / self.count + other.deviation**2 / other.count)
-        half = student_quantile(0.5 + CONFIDENCE / 2, self.count + other.count - 2) * error
+        squares = [each.deviation**2 / each.count for each in (self, other)]
+        if not sum(squares):
+            return Interval(mean, mean, mean, count)
+        parts = [square**2 / (each.count - 1) for square, each in zip(squares, (self, other), strict=True)]
+        freedom = max(1, math.floor(sum(squares) ** 2 / sum(parts)))
+        half = student_quantile(0.5 + CONFIDENCE / 2, freedom) * math.sqrt(sum(squares))
         return Interval(mean, mean - half, mean + half, count)
+
+
+def most_rows_error(first: float, second: float, rows: int) -> float:
+    """Return the largest standard error that a difference of two accuracies on the same rows can have.
+
+    Which rows changed sides is not known: as many as the two accuracies allow.
+
+    >>> round(most_rows_error(0.5, 0.5, 100), 3), most_rows_error(1.0, 1.0, 100)
+    (0.1, 0.0)
+    """
+    change = first - second
+    lost = min(second, 1 - first)  # rows that the second has right and the first has not, at most
+    return math.sqrt(max(0.0, 2 * lost + change - change**2) / rows)
+
+
+def with_rows(found: Interval, error: float) -> Interval:
+    """Return an interval over repeats with the error of the rows that all of them were measured on.
+
+    Repeats that end alike tell nothing of how repeats scatter, and leave no interval.
+
+    >>> found = with_rows(Interval(1.0, 0.7, 1.3, 3), 0.4 / NORMAL)
+    >>> round(found.low, 3), round(found.high, 3)
+    (0.5, 1.5)
+    >>> with_rows(Interval(1.0, 1.0, 1.0, 3), 0.1).low is None
+    True
+    """
+    if found.low is None or found.high is None or not is_wide(found):
+        return Interval(found.mean, None, None, found.count)
+    half = math.hypot((found.high - found.low) / 2, NORMAL * error)
+    return Interval(found.mean, found.mean - half, found.mean + half, found.count)
 
 
 def correlation_interval(correlation: float, points: int) -> Interval:
@@ -139,15 +193,3 @@ def correlation_interval(correlation: float, points: int) -> Interval:
         return Interval(correlation, None, None, points)
     middle, half = math.atanh(correlation), NORMAL / math.sqrt(points - 3)
     return Interval(correlation, math.tanh(middle - half), math.tanh(middle + half), points)
-
-
-def in_words(found: Interval, *, scale: float = 1.0, form: str = "+.2f") -> str:
-    """Return a mean with its interval.
-
-    >>> in_words(Interval(0.021, -0.003, 0.045, 3), scale=100, form="+.1f")
-    '+2.1 (-0.3 to +4.5)'
-    """
-    mean = f"{scale * found.mean:{form}}"
-    if found.low is None or found.high is None:
-        return mean
-    return f"{mean} ({scale * found.low:{form}} to {scale * found.high:{form}})"

@@ -25,7 +25,8 @@ from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import EDGES, SLICE_CORRELATIONS, VISUALIZATION_CLAIM
 from fastif.paper.models import TaskModel
 from fastif.paper.points import some_wrong
-from fastif.paper.settings import Model, SolverSettings, VisualizationSettings
+from fastif.paper.settings import Model, VisualizationSettings
+from fastif.paper.solver_settings import SolverSettings
 from fastif.paper.sources import CONSTITUENT, LEXICAL, SUBSEQUENCE
 
 if TYPE_CHECKING:
@@ -140,6 +141,36 @@ def _by_train_slice(part: Part) -> list[dict[str, Any]]:
                     "share_of_influence": float(chosen.sum() / strengths.sum()),
                 }
             )
+    return rows
+
+
+def by_point(part: Part) -> list[dict[str, Any]] | None:
+    """Return what each wrong point has: helpful edges, how strong, and whose; None where its edges are not known.
+
+    What is published has these in place of the edges.
+    """
+    if "by_point" in part or not all("values" in query for query in part["queries"]):
+        kept: list[dict[str, Any]] | None = part.get("by_point")
+        return kept
+    edges, slices = edges_of(part)
+    sources = None if part["train_slices"] is None else np.array(part["train_slices"])
+    rows = []
+    for number, name in enumerate(slices):
+        mine = edges.queries == number
+        values = edges.values[mine]
+        helpful, harmful = -values[values < 0], values[values > 0]
+        strong = helpful.mean() / harmful.mean() if len(helpful) and len(harmful) else None
+        of_edge = None if sources is None else sources[edges.train_ids[mine]]
+        rows.append(
+            {
+                "slice": name,
+                "share_helpful": len(helpful) / len(values),
+                "times_as_strong": None if strong is None else float(strong),
+                "share_of_influence": {}
+                if of_edge is None
+                else {each: float(np.abs(values[of_edge == each]).sum() / np.abs(values).sum()) for each in HEURISTICS},
+            }
+        )
     return rows
 
 

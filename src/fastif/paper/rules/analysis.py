@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fastif.intervals import Interval, mean_interval
+from fastif.intervals import Interval, in_words, mean_interval
 from fastif.measuring.words import ratio, seconds
 from fastif.paper import correlations, figures_of_the_paper, recall, retraining
 from fastif.paper.points import KINDS, RIGHT
-from fastif.paper.verdicts import FEWEST, Outcome, Summary, Verdict, above, below, every, in_words
+from fastif.paper.verdicts import Outcome, Summary, Verdict, above, below, every
 
 Result = dict[str, Any]
 Row = dict[str, Any]
@@ -17,10 +17,20 @@ Recalls = list[tuple[int, Summary, figures_of_the_paper.Share]]  # k, recall, th
 
 
 def faster_than_the_original(result: Result) -> Verdict:
-    """Plain torch as the original has it, against our fast query with the smallest k: above 80."""
+    """Plain torch as the original has it, against our fast query with the smallest k: above 80.
+
+    Plain torch is timed on a sample several times, and extrapolated each time. Of results that have one time of it, the
+    interval is that of our query alone, and the sentence says so.
+    """
     slow, fast = _slow_and_fast(result)
-    original = Summary(slow["naive_s"], 0.0, result["queries"])
-    return _faster(result, original, fast, limit=figures_of_the_paper.SPEED, words="Plain torch in full")
+    spread: float | None = slow.get("naive_spread")
+    if spread is None:
+        original = Summary(slow["naive_s"], 0.0, result["queries"])
+    else:
+        original = Summary(slow["naive_s"], spread, slow["naive_rounds"])
+    how = "extrapolated from a sample" + (" timed once, with no spread" if spread is None else "")
+    words = f"Plain torch in full ({how})"
+    return _faster(result, original, fast, limit=figures_of_the_paper.SPEED, words=words)
 
 
 def faster_by_approximation(result: Result) -> Verdict:
@@ -60,14 +70,10 @@ def recall_above_chance(result: Result) -> Verdict:
 
 
 def recall_as_high(result: Result) -> Verdict:
-    """The same recall: its mean at least the paper's; where all of its interval is below, it is not."""
+    """The same recall: all of its interval above the paper's."""
     found = _recalls(result)
-    outcomes = [_reaches(each.interval, theirs.recall) for _, each, theirs in found]
+    outcomes = [above(each.interval, theirs.recall) for _, each, theirs in found]
     return Verdict(every(outcomes), _recalls_in_words(found), _chance_in_words(result, found))
-
-
-def _reaches(found: Interval, wanted: float) -> Outcome:
-    return Outcome.HOLDS if found.count >= FEWEST and found.mean >= wanted else above(found, wanted)
 
 
 def _recalls(result: Result) -> Recalls:
@@ -103,19 +109,30 @@ def _chance_in_words(result: Result, found: Recalls) -> str:
 
 
 def recall_by_sign(result: Result) -> Verdict:
-    """Harmful minus helpful recall, at the larger share: above zero of right predictions, below zero of wrong ones."""
+    """Harmful minus helpful recall, at the larger share: above zero of right predictions, below zero of wrong ones.
+
+    The two recalls of a point are a pair. Results of before have no differences, and are compared as if they were not.
+    """
     k = max(1, round(figures_of_the_paper.RECALL[-1].share * result["examples"]))
-    found = {}
+    found, is_paired = {}, True
     for kind in KINDS:
-        sides = [_recall_rows(result, k, sign=sign, prediction=kind) for sign in (recall.HARMFUL, recall.HELPFUL)]
-        if all(sides):
-            found[kind] = sides[0][0].minus(sides[1][0])
+        pairs, harmful, helpful = (
+            _recall_rows(result, k, sign=sign, prediction=kind)
+            for sign in (recall.DIFFERENCE, recall.HARMFUL, recall.HELPFUL)
+        )
+        if pairs:
+            found[kind] = pairs[0].interval
+        elif harmful and helpful:
+            found[kind], is_paired = harmful[0].minus(helpful[0]), False
     outcomes = [(above if kind == RIGHT else below)(each) for kind, each in found.items()]
     told = ", ".join(f"{in_words(each)} where it is {kind}" for kind, each in found.items())
     if len(found) < len(KINDS):
         outcomes.append(Outcome.UNKNOWN)
     ours = ", ".join(f"{each.mean:+.2f} {kind}" for kind, each in found.items())
-    return Verdict(every(outcomes), ours or "-", f"Harmful minus helpful recall with k = {k:,}: {told or 'none'}.")
+    how = "point by point" if is_paired else "of means, as if unpaired"
+    return Verdict(
+        every(outcomes), ours or "-", f"Harmful minus helpful recall with k = {k:,}, {how}: {told or 'none'}."
+    )
 
 
 # --- Figure 3 (b) and (c), Table 2 ------------------------------------------------------------------------------------

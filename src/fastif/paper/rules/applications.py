@@ -1,19 +1,32 @@
 """The rules of Section 6: simulatability, slices, correction and augmentation. Knows what results look like."""
 
+import math
 from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
 from fastif.apps.simulated import EXPECTED
-from fastif.intervals import Interval, mean_interval
+from fastif.intervals import Interval, in_words, mean_interval, paired_interval
 from fastif.paper import amazon, changes, figures_of_the_paper, visualization
 from fastif.paper.points import RIGHT
 from fastif.paper.simulatability import simulated
 from fastif.paper.sources import LEXICAL
-from fastif.paper.verdicts import Outcome, Verdict, above, below, correlation_interval, every, in_words, within
+from fastif.paper.verdicts import (
+    Outcome,
+    Verdict,
+    above,
+    below,
+    correlation_interval,
+    every,
+    is_wide,
+    most_rows_error,
+    with_rows,
+    within,
+)
 
 Result = dict[str, Any]
 
+NO_POINTS = "The published result has no numbers by point: publish it anew."
 FEW_POINTS = 10  # wrong points of a slice, below which nothing is said of it
 ALIKE = 0.5  # slices that correlate by more are called alike; the lowest of the paper's is 0.67
 LITTLE = min(gain.helpful for gain in figures_of_the_paper.GAINS.values())  # what the paper calls a gain, in points
@@ -42,25 +55,38 @@ def simulator_learns(result: Result, group: str) -> Verdict:
 
 
 def few_helpful_edges(result: Result) -> Verdict:
-    """In every slice fewer helpful edges than harmful ones, and stronger: in half of the slices or fewer it fails."""
-    slices = [each for each in result["models"]["nli-2"]["comparison"]["slices"] if each["queries"] >= FEW_POINTS]
-    if len(slices) < len(visualization.SLICES):
-        return Verdict(
-            Outcome.UNKNOWN,
-            "-",
-            f"Fewer than {FEW_POINTS} wrong points are in some of the {len(visualization.SLICES)}.",
-        )
-    shares = [each["helpful"]["edges"] / (each["helpful"]["edges"] + each["harmful"]["edges"]) for each in slices]
-    times = [(each["helpful"]["mean"] or 0.0) / (each["harmful"]["mean"] or float("inf")) for each in slices]
-    so = sum(share < 0.5 and ratio_ > 1 for share, ratio_ in zip(shares, times, strict=True))
-    outcome = Outcome.HOLDS if so == len(slices) else Outcome.FAILS if so <= len(slices) / 2 else Outcome.UNKNOWN
-    paper = [edges.mean_helpful / edges.mean_harmful for edges in figures_of_the_paper.EDGES.values()]
-    less = ", all of them by less than in the paper" if max(times) < min(paper) else ""
-    return Verdict(
-        outcome,
-        f"{min(shares):.0%} to {max(shares):.0%} help, {min(times):.1f} to {max(times):.1f} times as strong",
-        f"Helpful edges are fewer and stronger in {so} of {len(slices)} slices{less}.",
+    """In every slice, over its points: less than half of the edges help, and these are stronger than the others.
+
+    Strength is compared by the logarithm of how many times the mean helpful edge of a point is its mean harmful one.
+    """
+    found = visualization.by_point(result["models"]["nli-2"])
+    if found is None:
+        return Verdict(Outcome.UNKNOWN, "-", NO_POINTS)
+    shares, times = {}, {}
+    for name in visualization.SLICES:
+        mine = [each for each in found if each["slice"] == name]
+        if len(mine) < FEW_POINTS:
+            return Verdict(Outcome.UNKNOWN, "-", f"{name} has {len(mine)} wrong points, fewer than {FEW_POINTS}.")
+        shares[name] = mean_interval([each["share_helpful"] for each in mine])
+        known = [math.log(each["times_as_strong"]) for each in mine if each["times_as_strong"]]
+        times[name] = mean_interval(known) if known else Interval(math.nan, None, None, 0)
+    told = "; ".join(
+        f"on {name} {in_words(shares[name], scale=100, form='.0f')} % help, {_times(times[name])} times as strong"
+        for name in visualization.SLICES
     )
+    few, strong = ([each.mean for each in some.values()] for some in (shares, times))
+    return Verdict(
+        every([*(below(each, 0.5) for each in shares.values()), *(above(each) for each in times.values())]),
+        f"{min(few):.0%} to {max(few):.0%} help, {math.exp(min(strong)):.1f} to {math.exp(max(strong)):.1f} times as "
+        "strong",
+        f"Means over wrong points: {told}.",
+    )
+
+
+def _times(found: Interval) -> str:
+    """Return what a mean of logarithms, and its interval, are of the numbers themselves."""
+    low, high = (None if end is None else math.exp(end) for end in (found.low, found.high))
+    return in_words(Interval(math.exp(found.mean), low, high, found.count), form=".2f")
 
 
 def slices_alike(result: Result) -> Verdict:
@@ -84,41 +110,49 @@ def slices_alike(result: Result) -> Verdict:
 
 
 def lexical_overlap_dominates(result: Result) -> Verdict:
-    """On every slice of HANS, training points of lexical overlap have the largest share of all influence."""
-    model = result["models"]["hans"]
-    counts = {each["name"]: each["queries"] for each in model["comparison"]["slices"]}
-    outcomes, told = [], []
+    """On every slice of HANS, point by point: lexical overlap has a larger share of all influence than each other."""
+    found = visualization.by_point(result["models"]["hans"])
+    if found is None:
+        return Verdict(Outcome.UNKNOWN, "-", NO_POINTS)
+    outcomes, told, means = [], [], []
     for there in visualization.HEURISTICS:
-        shares = {
-            row["train_slice"]: row["share_of_influence"] for row in model["by_train_slice"] if row["slice"] == there
-        }
-        if counts.get(there, 0) < FEW_POINTS or not shares:
+        shares = [each["share_of_influence"] for each in found if each["slice"] == there]
+        if shares:
+            means.append(f"{sum(each[LEXICAL] for each in shares) / len(shares):.0%}")
+        if len(shares) < FEW_POINTS:
             outcomes.append(Outcome.UNKNOWN)
-            told.append(f"{there} has {counts.get(there, 0)} wrong points, fewer than {FEW_POINTS}")
+            told.append(f"{there} has {len(shares)} wrong points, fewer than {FEW_POINTS}")
             continue
-        first = max(shares, key=lambda source: shares[source])
-        outcomes.append(Outcome.HOLDS if first == LEXICAL else Outcome.FAILS)
-        told.append(f"on {there} {first} has the most, {shares[first]:.0%}")
-    shares_ = [
-        f"{row['share_of_influence']:.0%}"
-        for row in model["by_train_slice"]
-        if row["train_slice"] == LEXICAL and row["slice"] in visualization.HEURISTICS
-    ]
-    return Verdict(every(outcomes), ", ".join(shares_) + " of all influence", "; ".join(told).capitalize() + ".")
+        more = {
+            other: paired_interval([each[LEXICAL] for each in shares], [each[other] for each in shares])
+            for other in visualization.HEURISTICS
+            if other != LEXICAL
+        }
+        outcomes.append(every(map(above, more.values())))
+        words = ", ".join(f"{in_words(each, scale=100, form='+.0f')} over {other}" for other, each in more.items())
+        told.append(f"on {there} {words}")
+    return Verdict(
+        every(outcomes),
+        ", ".join(means) + " of all influence",
+        f"Its share in points, over wrong points: {'; '.join(told)}.",
+    )
 
 
 def helpful_gains_most(result: Result) -> Verdict:
     """Accuracy after the last step: helpful above random, and above the anchors, by paired intervals.
 
-    Where anchors are drawn slice by slice, each slice of anchors is measured on its own.
+    Where anchors are drawn slice by slice, each slice of anchors is measured on its own. Intervals of accuracy have the
+    error of the rows that it is measured on; those of the loss, which decide nothing, are over repeats alone.
     """
-    rows = result["changes"]
     is_sliced = changes.ALL not in result["walks"]
     where = {"part": changes.OWN} if is_sliced else {"set": changes.TEST, "part": changes.TEST}
 
     def change(measure: str, second: str) -> Interval:
-        (row,) = changes.pick(rows, **where, measure=measure, first="helpful", second=second)
-        return Interval(row["mean"], row["low"], row["high"], row["count"])
+        (row,) = changes.pick(result["changes"], **where, measure=measure, first="helpful", second=second)
+        found = Interval.from_json(row)
+        if measure == "loss":
+            return found
+        return with_rows(found, row["rows_error"] if "rows_error" in row else _most_error(result, second))
 
     def told(measure: str, others: Iterable[str]) -> str:
         scale, form = (100.0, "+.1f") if measure == "accuracy" else (1.0, "+.2f")
@@ -134,23 +168,49 @@ def helpful_gains_most(result: Result) -> Verdict:
     )
 
 
+def _most_error(result: Result, second: str) -> float:
+    """Return the largest error that the rows of the test set can make in helpful against something else.
+
+    Slices are of rows of their own, and their mean is what is told.
+    """
+    errors = []
+    for anchors in result["walks"]:
+        part = changes.TEST if anchors == changes.ALL else anchors
+        rows = changes.pick(result["changes"], anchors=anchors, set=changes.TEST, part=part, measure="accuracy")
+        gains = {row["first"]: row["mean"] for row in rows if row["second"] == changes.START}
+        start, examples = rows[0]["start"], rows[0]["examples"]
+        errors.append(most_rows_error(start + gains["helpful"], start + gains.get(second, 0.0), examples))
+    return math.hypot(*errors) / len(errors)
+
+
 def no_gain_on_reviews(result: Result) -> Verdict:
-    """Harmful points lower the accuracy; helpful ones and anchors move it by less than the paper calls a gain."""
-    rows = result["effects"][amazon.PAPERS]["comparisons"]
+    """Harmful points lower the accuracy; helpful ones and anchors move it by less than the paper calls a gain.
+
+    Intervals are over repeats, and have the error of the rows of the test set that all repeats are measured on.
+    """
+    found = result["effects"][amazon.PAPERS]
+    (part,) = [each for each in found["parts"] if each["title"] == amazon.TEST]
+    number = found["parts"].index(part)
 
     def change(kind: str) -> Interval:
         wanted = (kind, "start", amazon.TEST, "accuracy")
-        (row,) = [each for each in rows if (each["first"], each["second"], each["part"], each["measure"]) == wanted]
-        low, high = (None if row[end] is None else 100 * row[end] for end in ("low", "high"))
-        return Interval(100 * row["mean"], low, high, row["count"])
+        (row,) = [
+            each
+            for each in found["comparisons"]
+            if (each["first"], each["second"], each["part"], each["measure"]) == wanted
+        ]
+        start, end = (amazon.mean_accuracy(found, kind, number, step) for step in (0, -1))
+        error = row["rows_error"] if "rows_error" in row else most_rows_error(end, start, part["examples"])
+        return with_rows(Interval.from_json(row), error)
 
     helpful, harmful, anchors = (change(kind) for kind in ("helpful", "harmful", "anchors"))
     told = ", ".join(
-        f"{kind} {in_words(each, form='+.1f')}"
+        f"{kind} {in_words(each, scale=100, form='+.1f')}{'' if is_wide(each) else ' (repeats that end alike)'}"
         for kind, each in (("helpful", helpful), ("anchors", anchors), ("harmful", harmful))
     )
     return Verdict(
-        every([within(helpful, LITTLE), within(anchors, LITTLE), below(harmful)]),
-        f"helpful {helpful.mean:+.1f}, harmful {harmful.mean:+.1f} points",
-        f"Accuracy in points: {told}; little is less than {LITTLE}, the smallest gain that the paper tells of.",
+        every([within(helpful, LITTLE / 100), within(anchors, LITTLE / 100), below(harmful)]),
+        f"helpful {100 * helpful.mean:+.1f}, harmful {100 * harmful.mean:+.1f} points",
+        f"Accuracy in points, on {part['examples']:,} rows: {told}; little is less than {LITTLE}, the smallest gain "
+        "that the paper tells of.",
     )
