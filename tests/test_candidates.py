@@ -567,3 +567,16 @@ def test_the_strongest_alone_are_listed_as_from_all_scores(name: str) -> None:
     assert few.scores.provenance["held"] == "4 of each end"
     with pytest.raises(errors.ConfigurationError, match="'all' or 'strongest'"):
         explainer.explain(it.queries, scores="some")  # type: ignore[arg-type]
+
+
+def test_a_score_that_is_no_number_is_told_of_where_only_the_strongest_are_held() -> None:
+    torch.manual_seed(0)
+    module = nn.Linear(3, 2)
+    nn.init.constant_(module.weight, 2.0)
+    x, y = torch.randn(40, 3), torch.randint(0, 2, (40,))
+    x[17] = 3e38  # finite, and its outputs are not
+    explainer = fastif.Explainer(fastif.TorchModel(module, "cross_entropy"), (x, y), solver=fastif.Identity())
+    query = (torch.randn(1, 3), torch.tensor([0]))
+    for scores in ("all", "strongest"):
+        with pytest.raises(fastif.FastifError, match="17"):
+            explainer.explain(query, top=2, scores=scores)  # type: ignore[arg-type]

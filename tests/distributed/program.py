@@ -12,7 +12,7 @@ import torch
 import fastif
 from fastif.distributed import Team, watch
 from fastif.prefix import PrefixCache
-from fastif.scanning import Scanner
+from fastif.scanning import TOGETHER, Scanner
 from fastif.store import RunStore
 from tests.integrations.huggingface import tiny
 from tests.problems import case, model_of
@@ -23,6 +23,9 @@ SOLVERS: dict[str, Any] = {
     "paper": fastif.LiSSA.paper(damp=0.05, scale=20, depth=20, repeats=3),
     "lissa": fastif.LiSSA(depth=20, repeats=3, batch_size=2),
     "woodbury": fastif.Woodbury(),
+    "longest rows": fastif.Woodbury(rows=7),
+    "by rows": fastif.ConjugateGradient(tolerance=1e-10, preconditioner_rows=7),
+    "diverging": fastif.LiSSA(depth=60, repeats=3, batch_size=1, scale=1e-3),
     "exact": fastif.Exact(),
     "identity": fastif.Identity(),
 }
@@ -97,6 +100,7 @@ def main(asked: dict[str, Any]) -> None:
 def slowed(seconds: float, fails: int | None) -> None:
     """Take a while over each chunk, so that there is time to kill a process; or fail by itself."""
     original = Scanner._scored
+    TOGETHER["cpu"] = 1  # chunk by chunk
 
     def slow(self: Scanner, *given: Any, **more: Any) -> Any:
         time.sleep(seconds)

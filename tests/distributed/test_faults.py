@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import fastif
+from fastif.scanning import Scanner
+from fastif.store import RunStore
+from tests.distributed.program import problem
 from tests.distributed.started import Started, start
 
 ASKED: dict[str, Any] = {"case": "mlp_dropout", "solver": "identity", "pause": 0.15, "lost": 3.0}
@@ -55,6 +60,24 @@ def test_a_killed_process_is_named_and_nothing_is_lost(seed: int, tmp_path: Path
     found = killed_and_gone_on(tmp_path / "run", seed)
     assert found["error"] < 1e-9
     assert found["ids"]
+
+
+def test_what_several_have_finished_is_found_by_one_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"case": "mlp_dropout", "solver": "identity", "store": str(tmp_path / "run")}
+    ended = start(2, json.dumps(asked)).wait()
+    assert all(status == 0 for status, _, _ in ended), ended
+    by_several = json.loads(ended[0][1])["values"]
+    model, train, queries = problem("mlp_dropout", torch.float64)
+    monkeypatch.setattr(Scanner, "_scored", lambda *given, **more: pytest.fail("scores are made again"))
+    with RunStore.begin(tmp_path / "run", {"asked": "the same"}) as store:
+        explainer = fastif.Explainer(model, train, solver=fastif.Identity(), damping=0.3, keep=store.piece)
+        assert explainer.scores(queries).values.sum().item() == pytest.approx(by_several, rel=1e-12)
+
+
+def test_a_solve_that_diverges_ends_all_processes() -> None:
+    ended = start(2, json.dumps({"case": "mlp_dropout", "solver": "diverging"})).wait(60)
+    assert all(status not in (0, None) for status, _, _ in ended)
+    assert any("LiSSA diverges" in err for _, _, err in ended)
 
 
 def test_a_process_that_fails_says_why_to_the_others() -> None:

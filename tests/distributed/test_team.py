@@ -10,7 +10,11 @@ import torch
 from fastif.shares import Share
 from tests.distributed.started import start
 
-ITERATIVE = {"cg", "preconditioned"}  # to a residual of 1e-10 in float64, and as far as rounding lets them in float32
+ITERATIVE = {
+    "cg",
+    "preconditioned",
+    "by rows",
+}  # to a residual of 1e-10 in float64, and as far as rounding lets them in float32
 EVERY: list[dict[str, Any]] = [
     {"case": case, "solver": solver, "curvature": curvature, "damping": 40.0 if case == "bert" else 0.3}
     for case in ("mlp_dropout", "bert")  # the Hessian of the second has an eigenvalue of -24
@@ -23,9 +27,12 @@ EVERY: list[dict[str, Any]] = [
         ("paper", "gauss-newton"),
         ("lissa", "gauss-newton"),
         ("woodbury", "gauss-newton"),
+        ("longest rows", "gauss-newton"),
+        ("by rows", "hessian"),
     )
 ]
-SOME = [EVERY[2], EVERY[12], {"case": "bert", "solver": "woodbury", "nearest": "features"}]
+PAPER = {"case": "bert", "solver": "paper", "curvature": "hessian", "damping": 40.0}
+SOME = [EVERY[2], EVERY[9], PAPER, {"case": "bert", "solver": "woodbury", "nearest": "features"}]
 
 
 def compared(ranks: int, **asked: Any) -> dict[str, Any]:
