@@ -6,7 +6,7 @@ This file knows keys, and neither models nor data sets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from fastif.candidates.keys import Keys
 
 NUMBERS_AT_ONCE = 2**24  # of the closeness of some queries to all keys
+NUMBERS_IN_A_CHUNK = 2**26  # of keys that a query is compared with at a time: few of them, and each no trouble to hold
 
 
 class BuiltIndex(Protocol):
@@ -52,11 +53,11 @@ class ExactIndex:
 
     def build(self, keys: Iterable[Keys]) -> BuiltExactIndex:
         """Keep the keys."""
-        return BuiltExactIndex(list(keys))
+        return BuiltExactIndex(list(_joined(keys)))
 
 
 class BuiltExactIndex:
-    """Keys in the chunks in which they came, which bound the memory of a search."""
+    """Keys in chunks, which bound the memory of a search."""
 
     def __init__(self, chunks: list[Keys]) -> None:
         self._chunks = chunks
@@ -79,6 +80,28 @@ class BuiltExactIndex:
             return first.cpu()
         closeness.scatter_(1, first, torch.inf)  # taken already, so that it is in neither half twice
         return torch.cat([first, largest(-closeness, k // 2)], dim=1).cpu()
+
+
+def _joined(chunks: Iterable[Keys]) -> Iterator[Keys]:
+    """Yield keys in chunks that are as large as may be: a search takes as long for a small one on a GPU."""
+    group: list[Keys] = []
+    for chunk in chunks:
+        numbers = sum(tensor.numel() for each in (*group, chunk) for tensor in vars(each).values())
+        if group and (numbers > NUMBERS_IN_A_CHUNK or _form(chunk) != _form(group[0])):
+            yield _one(group)
+            group = []
+        group.append(chunk)
+    if group:
+        yield _one(group)
+
+
+def _form(keys: Keys) -> list[torch.Size]:
+    return [tensor.shape[1:] for tensor in vars(keys).values()]
+
+
+def _one(group: Sequence[Keys]) -> Keys:
+    kind: Any = type(group[0])
+    return kind(**{name: torch.cat([vars(each)[name] for each in group]) for name in vars(group[0])})  # type: ignore[no-any-return]
 
 
 def largest(values: Tensor, k: int) -> Tensor:

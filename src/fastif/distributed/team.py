@@ -61,6 +61,8 @@ class Team:
         if not cls.is_started():
             raise ConfigurationError("there are no processes to join: start this program with torchrun.")
         if device.type == "cuda":
+            if device.index is None:
+                device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
             torch.cuda.set_device(device)
         dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=LONGEST)
         team = cls(device)
