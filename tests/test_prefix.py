@@ -100,7 +100,8 @@ def test_each_example_is_encoded_once_and_not_before_it_is_needed() -> None:
     explainer.scores(list(tiny.QUERIES))
     explainer.self_influence()
     explainer.scores("the film")
-    assert model.encoded == len(tiny.TEXTS) + 1  # the first one is tried alone, for its shape
+    asked = len(tiny.QUERIES) + 1  # queries, once each time
+    assert model.encoded == len(tiny.TEXTS) + 1 + asked  # the first one is tried alone, for its shape
 
 
 def test_without_a_cache_or_a_prefix_the_data_is_as_it_was() -> None:
@@ -110,7 +111,7 @@ def test_without_a_cache_or_a_prefix_the_data_is_as_it_was() -> None:
     model = classifier()
     assert relative_error(scores(model, None), scores(model, PrefixCache())) < 1e-10
     scores(model, None)
-    assert model.encoded == len(tiny.TEXTS) + 1
+    assert model.encoded == len(tiny.TEXTS) + 1 + len(tiny.QUERIES)
 
 
 @pytest.mark.parametrize("where", ["memory", "file", "directory"])
@@ -165,19 +166,19 @@ def test_states_are_found_again(storage: Any, tmp_path: Path) -> None:
     cache = PrefixCache(directory=tmp_path, storage=storage)
     first, second = classifier(), classifier()
     reference = scores(first, cache)
-    assert first.encoded == len(tiny.TEXTS) + 1
+    assert first.encoded == len(tiny.TEXTS) + 1 + len(tiny.QUERIES)
     assert torch.equal(scores(second, cache), reference)
-    assert second.encoded == 0
+    assert second.encoded == len(tiny.QUERIES)
     assert only_file(tmp_path).suffix == ".npy"
 
 
 @pytest.mark.slow
 def test_another_process_finds_them_too(tmp_path: Path) -> None:
     here, encoded = _scores_and_count(str(tmp_path))
-    assert encoded > 0
+    assert encoded > len(tiny.QUERIES)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         there, encoded = pool.apply(_scores_and_count, (str(tmp_path),))
-    assert encoded == 0
+    assert encoded == len(tiny.QUERIES)
     assert there == here
 
 

@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastif.batch import STATES, Batch
+from fastif.batch import Batch
 from fastif.data import Examples
-from fastif.evaluation import differentiated_once
-from fastif.prefix import PrefixCache, PrefixModel
+from fastif.prefix import PrefixCache, PrefixModel, encoded
 from fastif.progress import Progress
 
 
@@ -84,11 +83,7 @@ class Held(Examples):
         if found is not None:
             part, places = found
             return replace(part.batch(places), ids=numbers)
-        batch = self._model.place(self._plain.batch(numbers))
-        with torch.no_grad(), differentiated_once():
-            states = self._model.encode(batch)
-        inputs = batch.inputs if isinstance(batch.inputs, dict) else {}
-        return Batch({**inputs, STATES: states}, batch.targets, numbers, batch.source)
+        return replace(encoded(self._model, self._model.place(self._plain.batch(numbers))), ids=numbers)
 
 
 def held_view(

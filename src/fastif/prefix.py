@@ -13,7 +13,7 @@ import math
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
@@ -53,6 +53,14 @@ class PrefixModel(Protocol):
 
     def place(self, batch: Batch) -> Batch:
         """Return the batch on the model's device."""
+
+
+def encoded(model: PrefixModel, batch: Batch) -> Batch:
+    """Return a placed batch that carries its states, from which the model goes on."""
+    with torch.no_grad(), differentiated_once():
+        states = model.encode(batch)
+    inputs = batch.inputs if isinstance(batch.inputs, dict) else {}
+    return replace(batch, inputs={**inputs, STATES: states})
 
 
 @dataclass(frozen=True)

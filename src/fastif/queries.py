@@ -13,6 +13,7 @@ from fastif.data import Examples
 from fastif.errors import DataError, ShapeError
 from fastif.losses import PerExample
 from fastif.model import TorchModel, require_one_each
+from fastif.prefix import PrefixModel, encoded
 from fastif.vectors import Block
 
 
@@ -25,30 +26,47 @@ class Queries:
         measure: what of a query is explained, and its name in words.
         known: the training data, whose form the queries must have.
         at_once: how many are taken together unless something else is asked for.
+        by_states: whether frozen layers are gone through once, and not again by each pass.
     """
 
     def __init__(
-        self, model: TorchModel, examples: Examples, measure: tuple[PerExample, str], known: Examples, at_once: int
+        self,
+        model: TorchModel,
+        examples: Examples,
+        measure: tuple[PerExample, str],
+        *,
+        known: Examples,
+        at_once: int,
+        by_states: bool,
     ) -> None:
         self.examples = examples
         self._model = model
         self._measure, self._name = measure
         self._known = known
-        self._at_once = at_once
+        self._at_once, self._by_states = at_once, by_states
         self._checked = False
+        self._ready: Batch | None = None  # all of them, where they are one batch
 
     def __len__(self) -> int:
         return len(self.examples)
 
     def placed(self, at_once: int | None = None) -> Iterator[Batch]:
         """Yield the queries in batches on the model's device, each checked when they are first gone through."""
+        at_once = at_once or self._at_once
+        if self._ready is not None and len(self) <= at_once:
+            yield self._ready
+            return
         known = self._known.batch([0])
-        for batch in self.examples.batches(at_once or self._at_once):
+        for batch in self.examples.batches(at_once):
             if not self._checked:
                 _check_form(batch, known)
             placed = self._model.place(batch)
+            if self._by_states and isinstance(self._model, PrefixModel) and self._model.prefix is not None:
+                placed = encoded(self._model, placed)  # for all passes that follow: features, gradients, titles
             if not self._checked:
                 self._check(placed)
+            if len(batch) == len(self):
+                self._ready = placed
             yield placed
         self._checked = True
 

@@ -14,7 +14,13 @@ from fastif.cli.app import run
 from fastif.shares import Share
 
 DOCS = Path(__file__).parents[2] / "docs"
-STAGES = {"frozen layers", "LiSSA repeats", "conjugate gradients", "scoring"}
+STAGES = {
+    "frozen layers",
+    "LiSSA repeats, B = 1",
+    "LiSSA repeats, B = 16",
+    "conjugate gradients",
+    "scoring",
+}
 
 
 @pytest.fixture(scope="module")

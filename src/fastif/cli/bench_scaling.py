@@ -54,7 +54,7 @@ def scaling(
         _predict(figures, Machine(link=1e9 * link, disk=1e9 * disk))
         return
     kind = pick_device(device).type
-    size = {"rounds": rounds, "depth": depth, "seed": seed}
+    size: dict[str, Any] = {"rounds": rounds, "depth": depth, "seed": seed}
     measured = bench.run(bench.Plan(case, examples, read_processes(processes), device=kind, **size))
     where = {**environment(kind), "threads": 1}
     result: dict[str, Any] = {"bench": "scaling", "command": command_line(), "environment": where, **measured}

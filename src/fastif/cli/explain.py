@@ -171,7 +171,8 @@ def _performed(
         candidates = scored.chosen(it.candidates, model, train, len(queries))
         here = {**settings, "candidates": candidates, "keep": keep}
         ready = _explainer(model, train, cache=_cache(it, states), settings=here)
-        for line in () if team is None else told(team, model, ready.train, len(queries)):
+        ends = it.top if it.scores == "strongest" else None
+        for line in () if team is None else told(team, model, ready.train, len(queries), strongest=ends):
             note(line)
         with ready.led():
             result, scores = explain_queries(ready, queries, rows, table, top=it.top, scores=it.scores)

@@ -10,11 +10,16 @@ from fastif.distributed.team import Team
 from fastif.evaluation import differentiated_once
 from fastif.model import TorchModel
 from fastif.prefix import PrefixModel
+from fastif.ranking import with_contenders
 from fastif.shares import Share
 
+ID_BYTES = 8
 
-def told(team: Team, model: TorchModel, train: Examples, queries: int) -> Iterator[str]:
-    """Yield a line for each thing that a person may want to know."""
+
+def told(
+    team: Team, model: TorchModel, train: Examples, queries: int, *, strongest: int | None = None
+) -> Iterator[str]:
+    """Yield a line for each thing that a person may want to know; `strongest` scores of each end are held, or all."""
     held = [
         int((Share(rank, team.ranks, len(train)).owners(train.everyone()) == rank).sum()) for rank in range(team.ranks)
     ]
@@ -25,10 +30,16 @@ def told(team: Team, model: TorchModel, train: Examples, queries: int) -> Iterat
         f"{team.ranks} processes on {len(hosts)} machine{'s' if len(hosts) > 1 else ''} ({', '.join(hosts)}). Each "
         f"holds {min(held):,} to {max(held):,} of {len(train):,} training examples{kept}, and scores those."
     )
-    size = vectors.size(model.parameters) * next(iter(model.parameters.values())).element_size()
+    number = vectors.dtype(model.parameters).itemsize
+    size = vectors.size(model.parameters) * number
+    share = Share(0, team.ranks, len(train))
+    others, ends = len(train) - held[0], 0 if strongest is None else 2 * with_contenders(strongest)
+    scores = number * others
+    if ends:  # of every chunk, with their numbers
+        scores = min(ends, share.chunk) * (number + ID_BYTES) * -(-others // share.chunk)
     yield (
         f"To send: {_bytes(size)} for each vector of a product with the curvature, there and back; {_bytes(size)} for a"
-        f" query to be scored; {_bytes(4 * queries * (len(train) - held[0]))} of scores to rank 0."
+        f" query to be scored; {_bytes(queries * scores)} of scores to rank 0."
     )
 
 

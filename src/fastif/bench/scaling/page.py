@@ -4,10 +4,23 @@ from pathlib import Path
 from typing import Any
 
 from fastif.bench import index, scaling
-from fastif.bench.scaling.predict import NUMBER, STATE_NUMBER, WIDTH, Gpu, Machine, check, fitted_link, gpu_of, table
+from fastif.bench.scaling.predict import (
+    LISSA,
+    NUMBER,
+    STATE_NUMBER,
+    WIDTH,
+    Gpu,
+    Machine,
+    check,
+    fitted_link,
+    gpu_of,
+    sent,
+    table,
+)
 from fastif.measuring.words import markdown, seconds
 
 Run = dict[str, Any]
+MANY_GPUS = 64
 INTRODUCTION = """# How it scales
 
 <!-- Made by `fastif bench page` from the files in docs/benchmarks. Do not edit: measure again, and make it anew. -->
@@ -106,7 +119,7 @@ def predictions(runs: list[Run], machine: Machine | None = None) -> list[str]:
     if gpu is None:
         return []
     machine = machine or Machine()
-    return ["## Predicted, not measured", _assumptions(gpu, machine), table(gpu, machine), _breaks(gpu)]
+    return ["## Predicted, not measured", _assumptions(gpu, machine), table(gpu, machine), _breaks(gpu, machine)]
 
 
 def _assumptions(gpu: Gpu, machine: Machine) -> str:
@@ -126,20 +139,23 @@ disks by `--link` and `--disk`. It assumes that
   take does not change with the number of examples."""
 
 
-def _breaks(gpu: Gpu) -> str:
+def _breaks(gpu: Gpu, machine: Machine) -> str:
     lost, every = gpu.scan_from_memory / gpu.scan, gpu.state_bytes
+    one = {"queries": 1, "lissa_repeats": MANY_GPUS}
+    carried = sent(LISSA, one, gpu.parameters, 10**6, MANY_GPUS)["link"]
     tokens = 3 * NUMBER * every / (WIDTH * STATE_NUMBER)
     return f"""What breaks as the training set and the number of GPUs grow:
 
 - **Memory of states**, first of all. They leave the GPU, after which a scan takes {lost:.1f} times as long, and then
-  main memory. From there on the disk sets the time.
+  main memory. From there on they are read from disk while others are worked on: the slower of the two sets the time.
 - **Disk.** The states of 1e9 examples of this length have {every / 1e3:.0f} TB together.
 - **Texts.** Each process reads all of the training file, and holds its tokens, three numbers of 4 bytes for each:
   {tokens / 1e3:.2f} TB in every process at 1e9 examples. Only states, keys and scores are shared out so far.
 - **Rank 0.** The scores of all examples come together there, 4 bytes for each example and query: 4 GB for one query
-  at 1e9, 1.6 TB for 400. [Candidates](candidates.md) are the way out.
+  at 1e9, 1.6 TB for 400. The way out is to hold the strongest alone (`--scores strongest`), or
+  [candidates](candidates.md).
 - **All-reduce.** That of a product neither grows with the number of examples nor falls with that of GPUs. That of LiSSA
-  brings all T repeats to all, for their standard error: with a repeat for each of 64 GPUs it takes longer than to scan
-  a million examples.
+  brings all T repeats to all, for their standard error: with a repeat for each of {MANY_GPUS} GPUs each link carries
+  {carried / 1e9:.1f} GB for a query, which takes {seconds(carried / machine.link)}.
 - **Chunks.** A chunk of at most 8,192 examples is the smallest part that is dealt out: 64 GPUs want half a million
   examples and more."""

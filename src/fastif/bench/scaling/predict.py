@@ -18,6 +18,9 @@ NUMBER, STATE_NUMBER = 4, 2  # bytes: of a vector's entry and a score, of a stat
 WIDTH = 768  # of a state, BERT-base
 
 
+LISSA = "LiSSA repeats"  # how the names of its stages begin
+
+
 @dataclass(frozen=True)
 class Machine:
     """What is assumed of the hardware.
@@ -69,7 +72,7 @@ def sent(stage: str, plan: dict[str, Any], parameters: int, examples: int, ranks
     if stage == "conjugate gradients":
         products = plan["products"] + 1  # the last for the residual
         return {"calls": 2 * products, "tensors": 2 * products * block, "link": products * (1 + ring) * block}
-    if stage == "LiSSA repeats":
+    if stage.startswith(LISSA):
         repeats = plan["lissa_repeats"]
         return {"calls": 2, "tensors": (1 + repeats) * block, "link": (1 + ring * repeats) * block}
     share = Share(0, ranks, examples)
@@ -91,7 +94,7 @@ def check(run: Run) -> list[dict[str, Any]]:
         ranks, stage = row["processes"], row["stage"]
         if ranks == 1:
             continue
-        if stage == "LiSSA repeats":
+        if stage.startswith(LISSA):
             share = -(-plan["lissa_repeats"] // ranks) / plan["lissa_repeats"]
         else:
             share = fullest(case["examples"], ranks) / case["examples"]
@@ -140,8 +143,7 @@ def predicted(gpu: Gpu, machine: Machine, examples: int, ranks: int) -> dict[str
     computing, reading = most * each, states / machine.disk if place == "disk" else 0.0
     one = {"queries": 1, "products": 0, "lissa_repeats": ranks}
     scanned, solved, repeated = (
-        sent(stage, one, gpu.parameters, examples, ranks)
-        for stage in ("scoring", "conjugate gradients", "LiSSA repeats")
+        sent(stage, one, gpu.parameters, examples, ranks) for stage in ("scoring", "conjugate gradients", LISSA)
     )
     carried = [it["calls"] * machine.latency + it["link"] / machine.link for it in (scanned, solved, repeated)]
     product = max(computing * gpu.product_in_scans, reading) + carried[1]

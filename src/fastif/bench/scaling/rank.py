@@ -21,6 +21,7 @@ import torch.distributed as dist
 import fastif
 from fastif import vectors
 from fastif.bench.cases import Wanted, make_case
+from fastif.curvature import CurvatureOperator
 from fastif.distributed import Team, share_of
 from fastif.measuring.case import Case
 from fastif.measuring.engine import HOST_BYTES, operator_of, scanner_of, seen_by, synchronize, working
@@ -133,14 +134,18 @@ def _repeats(case: Case, measured: _Measured, asked: dict[str, Any]) -> dict[str
         if leads:
             block = _gradients(case, explainer, asked["queries"])
             operator = operator_of(explainer)
-            knobs = fastif.LiSSA.paper(scale=1e4, depth=asked["depth"], repeats=asked["lissa_repeats"])
-            alone = knobs.prepare(operator)
-            helpers = operator.helpers
-            with working(explainer):
-                stages["LiSSA repeats"] = measured.best(
-                    lambda: alone.iterates(block) if helpers is None else helpers.repeats(knobs, operator, block)
-                )
+            for size in asked["lissa_batches"]:
+                steps = max(1, asked["depth"] // size**0.5)  # fewer of the longer ones
+                knobs = fastif.LiSSA.paper(scale=1e4, depth=int(steps), batch_size=size, repeats=asked["lissa_repeats"])
+                with working(explainer):
+                    stages[f"LiSSA repeats, B = {size}"] = measured.best(_repeating(knobs, operator, block))
     return stages
+
+
+def _repeating(knobs: Any, operator: CurvatureOperator, block: Block) -> Callable[[], Block]:
+    """Return what makes all repeats, by this process alone or by all."""
+    helpers, alone = operator.helpers, knobs.prepare(operator)
+    return lambda: alone.iterates(block) if helpers is None else helpers.repeats(knobs, operator, block)
 
 
 def _explainer(case: Case, team: Team | None, **options: Any) -> fastif.Explainer:
