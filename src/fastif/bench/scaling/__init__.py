@@ -145,8 +145,8 @@ def table(result: dict[str, Any]) -> str:
         f"Each process has one thread, on a machine of {result['cores']} cores. {plan['queries']} {many}; conjugate "
         f"gradients with {plan['products']} products, and one for the residual, over {plan['curvature_examples']:,} "
         f"examples; the paper's LiSSA with T = {plan['lissa_repeats']} and J = {plan['depth']}, a quarter of that for "
-        f"B = 16. The fastest of {plan['rounds'] * plan['repeats']} times. Calls, bytes and seconds are those of rank 0; "
-        "bytes are those of the tensors, and in the seconds it waits for slower processes too: for scores, until the "
+        f"B = 16. The fastest of {plan['rounds'] * plan['repeats']} times. Calls, bytes and seconds are those of rank "
+        "0; bytes are those of the tensors, and in the seconds it waits for slower processes too: for scores, until the "
         "others made theirs."
     )
     if result["ceilings"]:
