@@ -25,7 +25,7 @@ from fastif.scoring import Choices, scan
 from fastif.vectors import Block
 
 BYTES = 2**28  # of scores that are held at a time where only the strongest are wanted
-TOGETHER = {"cpu": 2048, "cuda": 2**15}  # examples that are worked on between two times that something is kept
+TOGETHER = {"cpu": 2048, "cuda": 2**16}  # examples that are worked on between two times that something is kept
 
 
 class Scanner:

@@ -29,10 +29,11 @@ INTRODUCTION = """# Benchmarks
 
 <!-- Made by `fastif bench page` from the files in docs/benchmarks. Do not edit: measure again, and make it anew. -->
 
-Every table is one run of the command above it, and every baseline was measured in that same run. *Naive* is the paper's
-own idea done fairly: one text after another at its true length, the whole model forward and backward to the chosen
-parameters, no graph kept for a second derivative. It is timed on a sample and extrapolated, as its cost is in
-proportion to the examples and the queries. *Batched gradients* are those of all examples of a batch at once."""
+Every table is one run of the command above it, and every baseline was measured in that same run, unless a remark under
+it says otherwise. *Naive* is the paper's own idea done fairly: one text after another at its true length, the whole
+model forward and backward to the chosen parameters, no graph kept for a second derivative. It is timed on a sample and
+extrapolated, as its cost is in proportion to the examples and the queries. *Batched gradients* are those of all
+examples of a batch at once."""
 NOTHING = "No figures are here yet: run `fastif bench scan --out docs/benchmarks/scan.json` and make this page again."
 
 

@@ -77,6 +77,16 @@ class Team:
         with contextlib.suppress(RuntimeError):  # the work is done, whoever may have gone since
             dist.destroy_process_group()
 
+    @classmethod
+    @contextlib.contextmanager
+    def joined_if_started(cls, device: torch.device) -> Iterator["Team | None"]:
+        """Join the others where torchrun has started some; None where this process is alone."""
+        if not cls.is_started():
+            yield None
+            return
+        with cls.joined(device) as team:
+            yield team
+
     @property
     def leads(self) -> bool:
         """Whether this process is the one that asks."""

@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def main(asked: dict[str, Any]) -> None:
     place = Path(asked["place"])
     mixture = Mixture.load(place / "mixture.safetensors")
     index = FaissShards(place / "index", asked["factory"], probes=asked["probes"], training=asked["training"])
-    with _joined() as team:
+    with Team.joined_if_started(torch.device("cpu")) as team:
         rank, ranks = (0, 1) if team is None else (team.rank, team.ranks)
         ids = Share(rank, ranks, asked["points"]).of(torch.arange(asked["points"]))
         holder = PartHolder(index, ids, lambda some: Features(_points(mixture, some)), name=f"part-{rank}-of-{ranks}")
@@ -54,15 +54,6 @@ def main(asked: dict[str, Any]) -> None:
         leader = Leader(team, asked["points"])
         with leader.leading(every):
             _lead(asked, index, holder, leader.of_each)
-
-
-@contextlib.contextmanager
-def _joined() -> Iterator[Team | None]:
-    if not Team.is_started():
-        yield None
-        return
-    with Team.joined(torch.device("cpu")) as team:
-        yield team
 
 
 def _lead(asked: dict[str, Any], index: FaissShards, holder: PartHolder, ask: Ask) -> None:

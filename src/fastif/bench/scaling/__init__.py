@@ -146,8 +146,8 @@ def table(result: dict[str, Any]) -> str:
         f"gradients with {plan['products']} products, and one for the residual, over {plan['curvature_examples']:,} "
         f"examples; the paper's LiSSA with T = {plan['lissa_repeats']} and J = {plan['depth']}, a quarter of that for "
         f"B = 16. The fastest of {plan['rounds'] * plan['repeats']} times. Calls, bytes and seconds are those of rank "
-        "0; bytes are those of the tensors, and in the seconds it waits for slower processes too: for scores, until the "
-        "others made theirs."
+        "0; bytes are those of the tensors, and in the seconds it waits for slower processes too: for scores, until "
+        "the others made theirs."
     )
     if result["ceilings"]:
         most = ", ".join(f"{count}: {times:.2f}x" for count, times in result["ceilings"].items())

@@ -6,12 +6,11 @@ Without torchrun it is one process with no team, which is what the others are co
 that it is told of, and says nothing.
 """
 
-import contextlib
 import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ def main(asked: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     device = torch.device(asked["device"], 0) if asked["device"] == "cuda" else torch.device("cpu")
     case = make_case(asked["case"], Wanted(asked["examples"], str(device), asked["seed"]))
-    with _joined(device) as team:
+    with Team.joined_if_started(device) as team:
         measured = _Measured(team, asked["repeats"])
         stages = {
             **_states(case, measured),
@@ -52,15 +51,6 @@ def main(asked: dict[str, Any]) -> None:
     if team is None or team.leads:
         found = {"case": case.as_json(), "stages": stages, "link": link, "ceiling": ceiling}
         Path(asked["out"]).write_text(json.dumps(found), encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _joined(device: torch.device) -> Iterator[Team | None]:
-    if not Team.is_started():
-        yield None
-        return
-    with Team.joined(device) as team:
-        yield team
 
 
 class _Measured:

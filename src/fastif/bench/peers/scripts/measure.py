@@ -10,11 +10,13 @@ what torch and the library import at first use is not counted.
 
 import argparse
 import contextlib
+import cProfile
 import importlib.metadata
 import importlib.util
 import itertools
 import json
 import os
+import pstats
 import resource
 import sys
 import tempfile
@@ -116,6 +118,14 @@ def versions(packages: list[str]) -> dict[str, str]:
     return {"python": ".".join(map(str, sys.version_info[:3])), **found}
 
 
+def profiled(method, given: Given) -> Tensor:
+    """Return the scores, and print the functions in which most of the time is spent, with all that they call."""
+    profile = cProfile.Profile()
+    scores = profile.runcall(method, given)
+    pstats.Stats(profile).sort_stats("cumulative").print_stats(60)
+    return scores
+
+
 def main() -> None:
     """Run the method that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -125,6 +135,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--memory", type=int, required=True, help="bytes of data that the process may hold")
+    parser.add_argument("--profile", action="store_true", help="print where the time goes")
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     if sys.platform == "linux":
@@ -138,7 +149,7 @@ def main() -> None:
         torch.manual_seed(0)
         before = held_bytes()
         wall, cpu = time.perf_counter(), cpu_seconds()
-        scores = method(given)
+        scores = profiled(method, given) if chosen.profile else method(given)
         seconds = {"seconds": time.perf_counter() - wall, "cpu_seconds": cpu_seconds() - cpu}
     measured = {
         **seconds,
