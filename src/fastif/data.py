@@ -139,7 +139,8 @@ class Examples:
             longest = self.lengths[ids[start : start + most]].cummax(0).values
             positions = longest * torch.arange(1, len(longest) + 1)
             count = max(1, int((positions <= room).sum()))
-            count = count // ALIGNED * ALIGNED or count
+            if start + count < len(ids):
+                count = count // ALIGNED * ALIGNED or count
             yield ids[start : start + count]
             start += count
 
