@@ -76,6 +76,13 @@ def test_what_several_have_finished_is_found_by_one_alone(tmp_path: Path, monkey
         assert explainer.scores(queries).values.sum().item() == pytest.approx(by_several, rel=1e-12)
 
 
+def test_who_is_gone_after_all_was_done_is_not_missed() -> None:
+    asked = {"case": "mlp_dropout", "solver": "identity", "lost": 1.0, "lingers": 4.0}
+    (status, out, err), (other, _, _) = start(2, json.dumps(asked)).wait()
+    assert (status, other) == (0, 9), err
+    assert json.loads(out)["error"] < 1e-9
+
+
 def test_a_solve_that_diverges_ends_all_processes() -> None:
     ended = start(2, json.dumps({"case": "mlp_dropout", "solver": "diverging"})).wait(60)
     assert all(status not in (0, None) for status, _, _ in ended)

@@ -94,6 +94,7 @@ class Team:
 
     def tell(self, what: dict[str, Any], tensors: Tensors | None = None) -> None:
         """Say something to all others."""
+        self.watch.attend()
         tensors = tensors or {}
         line = _line({"what": what, "forms": _forms(tensors)})
         self._broadcast(torch.tensor([len(line)]), MESSAGES)
@@ -102,11 +103,13 @@ class Team:
             self._broadcast(tensor.contiguous(), str(what["do"]))
 
     def dismiss(self) -> None:
-        """Say that there is nothing more to do."""
+        """Say that there is nothing more to do. What is left to this process, it can do alone."""
         self.tell({"do": END})
+        self.watch.rest()
 
     def hear(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Wait for what the leader says next."""
+        self.watch.attend()
         length = torch.zeros(1, dtype=torch.int64)
         self._broadcast(length, MESSAGES)
         line = torch.zeros(int(length), dtype=torch.uint8)
@@ -115,6 +118,8 @@ class Team:
         tensors = self._empty(said["forms"])
         for tensor in tensors.values():
             self._broadcast(tensor, str(said["what"]["do"]))
+        if said["what"]["do"] == END:
+            self.watch.rest()
         return said["what"], tensors
 
     def sum(self, tensor: Tensor, kind: str) -> None:

@@ -29,6 +29,7 @@ class Watch:
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._beat, self._guard)]
         self._last_answer = time.monotonic()
         self._ended = threading.Event()
+        self._resting = threading.Event()
         self._found = threading.Event()
         self._why = ""
         store.set(_key(rank), "0")
@@ -48,6 +49,14 @@ class Watch:
             for thread in self._threads:  # first, as a last beat would write over the word
                 thread.join(timeout=2 * BEAT)
             self._quietly_set(_key(self._rank), "left")
+
+    def rest(self) -> None:
+        """From here on this process waits for nobody: that another is gone does not end it, until `attend`."""
+        self._resting.set()
+
+    def attend(self) -> None:
+        """From here on this process needs all others."""
+        self._resting.clear()
 
     def fail(self, error: BaseException) -> None:
         """Tell the others why this process ends, and wait until one of them has heard of it."""
@@ -96,9 +105,11 @@ class Watch:
         while not self._ended.wait(BEAT):
             if not self._found.is_set() and time.monotonic() - self._last_answer > LOST:
                 self._tell(self._cut_off())
-            if self._found.is_set():
+            if self._found.is_set() and not self._resting.is_set():
                 if self._ended.wait(GRACE):
                     return
+                if self._resting.is_set():
+                    continue
                 sys.stderr.write(f"Error: {self._why}. What was finished is kept: give the same command once more.\n")
                 sys.stderr.flush()
                 os._exit(1)
