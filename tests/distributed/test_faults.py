@@ -76,6 +76,7 @@ def test_what_several_have_finished_is_found_by_one_alone(tmp_path: Path, monkey
         assert explainer.scores(queries).values.sum().item() == pytest.approx(by_several, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_who_is_gone_after_all_was_done_is_not_missed() -> None:
     asked = {"case": "mlp_dropout", "solver": "identity", "lost": 1.0, "lingers": 4.0}
     (status, out, err), (other, _, _) = start(2, json.dumps(asked)).wait()
