@@ -88,15 +88,20 @@ class Scanner:
             notes.append(self._choices.of(directions).note)
         wanted = self._seen.everyone() if ids is None else ids
         what = "exact scores" if exact else "scores"
-        table = torch.empty(vectors.width(directions), len(wanted), dtype=vectors.dtype(directions))
+        table: Tensor | None = None
 
         def make(chunks: Sequence[Tensor], before: int) -> list[Tensors]:
             progress = offset(self._progress, before, len(wanted))
             return self._scored(chunks, directions, exact=exact, progress=progress)
 
         for positions, part in self._over("scan", what, directions, wanted, make, exact=exact):
+            if len(positions) == len(wanted):  # all of them in their order, which need not be copied
+                table = part["values"]
+                continue
+            if table is None:
+                table = part["values"].new_empty(vectors.width(directions), len(wanted))
             table[:, positions] = part["values"]
-        return table
+        return torch.empty(vectors.width(directions), 0, dtype=vectors.dtype(directions)) if table is None else table
 
     def _over(
         self, duty: str, what: str, directions: Block, wanted: Tensor, make: Make, **given: Any
