@@ -6,7 +6,7 @@ import pytest
 
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.harness import Laboratory
-from fastif.paper.settings import settings_for
+from fastif.paper.scales import settings_for
 
 
 @pytest.fixture(scope="session")

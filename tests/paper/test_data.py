@@ -9,7 +9,8 @@ import pytest
 from fastif.errors import DataError
 from fastif.paper.data import Data, check_no_shared_premise, plain, without_repeats
 from fastif.paper.made_up import MadeUp
-from fastif.paper.settings import Sizes, settings_for
+from fastif.paper.scales import settings_for
+from fastif.paper.settings import Sizes
 from fastif.paper.sources import HEURISTICS, find_source
 
 SIZES = settings_for("smoke").sizes

@@ -26,7 +26,7 @@ from fastif.paper.harness import Laboratory
 from fastif.paper.points import choose_points
 from fastif.paper.publishing import SLIM
 from fastif.paper.scored import Search, System
-from fastif.paper.settings import settings_for
+from fastif.paper.scales import settings_for
 from fastif.paper.solver_settings import SolverSettings
 from fastif.paper.verdicts import most_rows_error
 from fastif.store import RunStore

@@ -10,7 +10,7 @@ from fastif.integrations import plots
 from fastif.paper import clock
 from fastif.paper.experiments import EXPERIMENTS, find
 from fastif.paper.harness import Laboratory
-from fastif.paper.settings import settings_for
+from fastif.paper.scales import settings_for
 
 
 class Counting:

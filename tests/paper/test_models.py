@@ -10,7 +10,7 @@ from fastif.errors import ConfigurationError, DataError, StoredFileError
 from fastif.paper.harness import Laboratory
 from fastif.paper.models import ACCURACY
 from fastif.paper.points import RIGHT, WRONG, choose_points
-from fastif.paper.settings import settings_for
+from fastif.paper.scales import settings_for
 
 
 def test_a_model_is_trained_once_and_found_again(laboratory, monkeypatch):

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from fastif.errors import ConfigurationError
-from fastif.paper.settings import MODELS, SCALES, settings_for
+from fastif.paper.scales import SCALES, settings_for
+from fastif.paper.settings import MODELS
 from fastif.paper.solver_settings import SolverSettings
 
 NAMES = (

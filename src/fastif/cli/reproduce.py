@@ -71,7 +71,7 @@ def reproduce(
         raise ConfigurationError(f"{results} is not asked for: only `fastif reproduce page` reads finished results.")
     from fastif.paper.experiments import ALL, find
     from fastif.paper.harness import Laboratory
-    from fastif.paper.settings import settings_for
+    from fastif.paper.scales import settings_for
 
     experiments = find(name)
     with Bars(quiet=as_json) as bars:

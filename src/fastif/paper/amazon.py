@@ -3,7 +3,8 @@
 The model is trained on reviews of other domains. For every step anchors are drawn from the held-out domain; training
 points are ranked for them as the paper does ("retrain": influence with curvature) and, beside that, by what a gradient
 step on them changes ("finetune-step"). Both share the anchors, so that they are paired with each other, with random
-points and with steps on the anchors themselves. Looked at after each step: the test part of the held-out domain, the
+points and with steps on the anchors themselves. Other ways to rank (`variants.py`) are walked from the first model.
+Looked at after each step: the test part of the held-out domain, the
 part that anchors are drawn from (the paper's validation curves), and unseen reviews of the domains of the training.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import fastif
-from fastif.apps.iteration import KINDS, Courses, Effect, Iteration, Kind, Plan, Sets, check_material
+from fastif.apps.iteration import KINDS, Courses, Effect, Iteration, Kind, Sets, check_material
 from fastif.integrations.huggingface import TextExamples
 from fastif.integrations.tables import TextTable
 from fastif.keeping import Tensors
@@ -23,6 +24,7 @@ from fastif.paper.context import Context
 from fastif.paper.endings import Ends, Group, ends_of, joined, with_rows_error
 from fastif.paper.figures_of_the_paper import AMAZON, AMAZON_CLAIM
 from fastif.paper.models import TaskModel
+from fastif.paper.ranked_walks import Ranking, with_unranked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,6 +35,7 @@ TEST, VALIDATION, ORIGINAL = "test, held-out domain", "validation, held-out doma
 RANKED: tuple[Kind, ...] = ("helpful", "harmful")  # the kinds that an effect chooses
 PAPERS: Effect = "retrain"
 OURS: Effect = "finetune-step"
+Row = dict[str, Any]
 
 
 def run(context: Context) -> dict[str, Any]:
@@ -40,6 +43,7 @@ def run(context: Context) -> dict[str, Any]:
     wanted, data = context.settings.amazon, context.data
     found: dict[Effect, list[Courses]] = {PAPERS: [], OURS: []}
     ends: list[Ends] = []
+    variants: dict[str, list[Row]] = {}
     notes: list[str] = []
     for checkpoint in range(wanted.checkpoints):
         model = context.model("sentiment", checkpoint)
@@ -48,7 +52,12 @@ def run(context: Context) -> dict[str, Any]:
         where = f"checkpoint {checkpoint}"
         for effect, courses in _walks(context, model, sets, where).items():
             found[effect].append(courses)
-        ends.append(_ends(context, model, sets, where, found[PAPERS][-1]))
+        papers = found[PAPERS][-1]
+        ends.append(_ends(context, model, sets, where, papers))
+        for variant in wanted.variants if checkpoint == 0 else ():
+            other = _walk(Ranking(context, wanted, variant), model, sets, f"{where}, {variant.name}")
+            walks = with_unranked(papers, other, wanted.variant_repeats)
+            variants[variant.name] = [row for row in walks.comparisons if row["part"] in (TEST, ORIGINAL)]
     effects = {effect: Courses.joined(each).as_json() for effect, each in found.items()}
     rows, all_ends = effects[PAPERS]["comparisons"], {TEST: joined(ends)}
     everyone: list[Group] = [([TEST], list(range(effects[PAPERS]["parts"][0]["examples"])))]
@@ -61,6 +70,7 @@ def run(context: Context) -> dict[str, Any]:
         "checkpoints": wanted.checkpoints,
         "notes": list(dict.fromkeys(notes)),
         "effects": effects,
+        "variants": {"repeats": wanted.variant_repeats, "comparisons": variants},
     }
 
 
@@ -74,53 +84,35 @@ def _sets(context: Context, model: TaskModel) -> Sets:
     return Sets(model.train, model.examples(data.reviews_anchors()), watched)
 
 
-def _plan(context: Context, model: TaskModel) -> Plan:
-    wanted = context.settings.amazon
-    return Plan(
-        steps=wanted.steps,
-        anchors=wanted.anchors,
-        examples=wanted.points,
-        learning_rate=wanted.learning_rate,
-        effect=PAPERS,
-        nearest=min(wanted.k, len(model.train)),
-        repeats=wanted.repeats,
-        seed=context.seed,
-    )
-
-
-def _options(context: Context) -> dict[str, Any]:
-    return {
-        "solver": context.settings.amazon.solver.solver(context.seed),
-        "curvature": "hessian",
-        "precision": context.precision,
-        "prefix_cache": context.models.states,
-    }
-
-
 def _ends(context: Context, model: TaskModel, sets: Sets, where: str, courses: Courses) -> Ends:
     """Look at the rows of the test set at the ends of the walks of the paper."""
     only = replace(sets, watched={TEST: sets.watched[TEST]})
-    iteration = Iteration(model.classifier, only, plan=_plan(context, model), options=_options(context))
+    ranking = Ranking(context, context.settings.amazon)
+    iteration = Iteration(model.classifier, only, plan=ranking.plan(len(model.train)), options=ranking.options)
     return ends_of(iteration, courses, TEST, lambda what, make: context.piece(f"{where}: {what}", make))
 
 
 def _walks(context: Context, model: TaskModel, sets: Sets, where: str) -> dict[Effect, Courses]:
     """Walk on all kinds of points as the paper chooses them, and once more on those that the other effect chooses."""
-    plan, options = _plan(context, model), _options(context)
-
-    def walk(plan: Plan, kinds: tuple[Kind, ...]) -> Courses:
-        def keep(what: str, make: Callable[[], Tensors]) -> Tensors:
-            return context.piece(f"{where}, {plan.ranked_by}: {what}", make)
-
-        iteration = Iteration(model.classifier, sets, plan=plan, options=options, keep=keep, progress=context.progress)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", fastif.ConvergenceWarning)  # the paper's number of steps, as it is
-            return iteration.run(kinds)
-
-    papers = walk(plan, KINDS)
-    ours = walk(replace(plan, effect=OURS), RANKED)
+    ranking = Ranking(context, context.settings.amazon)
+    papers = _walk(ranking, model, sets, f"{where}, {PAPERS}")
+    ours = _walk(ranking, model, sets, f"{where}, {OURS}", effect=OURS)
     # random points and anchors know no effect
     return {PAPERS: papers, OURS: replace(ours, courses={**papers.courses, **ours.courses})}
+
+
+def _walk(ranking: Ranking, model: TaskModel, sets: Sets, where: str, *, effect: Effect = PAPERS) -> Courses:
+    """Walk on the kinds of points that a ranking chooses; with the other effect, on those that it changes alone."""
+    context, plan = ranking.context, ranking.plan(len(model.train))
+    plan, kinds = (replace(plan, effect=OURS), RANKED) if effect == OURS else (plan, ranking.kinds)
+
+    def keep(what: str, make: Callable[[], Tensors]) -> Tensors:
+        return context.piece(f"{where}: {what}", make)
+
+    known: dict[str, Any] = {"options": ranking.options, "keep": keep, "progress": context.progress}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fastif.ConvergenceWarning)  # the paper's number of steps, as it is
+        return Iteration(model.classifier, sets, plan=plan, **known).run(kinds)
 
 
 def _examples(context: Context, model: TaskModel, table: TextTable) -> TextExamples:
@@ -166,9 +158,27 @@ def table(result: dict[str, Any]) -> str:
             f"{plan['anchors']} anchors and {plan['examples']} points a step, rate {plan['learning_rate']:g}, the "
             f"{plan['nearest']:,} training points nearest to the anchors of {result['examples']:,}; the paper: 50, 50, "
             f"0.0001, 1,000, and 10 steps. Rows looked at: {sizes}. Ranked by {papers['how']}",
+            *_variants_table(result),
             *result["notes"],
         ]
     )
+
+
+def _variants_table(result: dict[str, Any]) -> list[str]:
+    """Return what points that are ranked otherwise change, from the first model."""
+    variants = result.get("variants", {"comparisons": {}})
+    if not variants["comparisons"]:
+        return []
+    cells = [(kind, part) for part in (TEST, ORIGINAL) for kind in RANKED]
+    rows = [
+        [name, *(_change({"comparisons": found}, kind, part, "accuracy") for kind, part in cells)]
+        for name, found in variants["comparisons"].items()
+    ]
+    return [
+        f"Other ways to rank, from the first model alone, {variants['repeats']} repeats with the same draws; change of "
+        "accuracy in points:",
+        markdown(["ranked by", *(f"{kind}; {part}" for kind, part in cells)], rows),
+    ]
 
 
 def mean_accuracy(found: dict[str, Any], kind: str, part: int, step: int) -> float:

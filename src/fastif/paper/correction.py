@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import fastif
-from fastif.apps.iteration import KINDS, Courses, Iteration, Kind, Plan, Sets, by_anchor_slice, check_material
+from fastif.apps.iteration import Courses, Iteration, Sets, by_anchor_slice, check_material
 from fastif.apps.iteration.material import only_slice
 from fastif.integrations.tables import TextTable
 from fastif.keeping import Keep, Tensors
@@ -22,8 +22,8 @@ from fastif.paper.context import Context
 from fastif.paper.data import Data, check_no_shared_premise
 from fastif.paper.endings import Ends, ends_of, joined
 from fastif.paper.models import TaskModel
-from fastif.paper.settings import CorrectionSettings, Model, Variant
-from fastif.solvers import Auto
+from fastif.paper.ranked_walks import Ranking, with_unranked
+from fastif.paper.settings import CorrectionSettings, Model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -132,7 +132,7 @@ class Correction:
             check_no_shared_premise(made.anchors, made.test, *([] if pool is None else [pool]))
         return made
 
-    def _walks(self, model: TaskModel, tables: Tables, ranking: "Ranking", keep: Keep) -> dict[str, Courses]:
+    def _walks(self, model: TaskModel, tables: Tables, ranking: Ranking, keep: Keep) -> dict[str, Courses]:
         watched = {"test": tables.test, "validation": tables.anchors, "original": replace(tables.original, slices=None)}
         sets = _sets(model, tables, {name: model.examples(table) for name, table in watched.items()})
         known: dict[str, Any] = {
@@ -148,7 +148,7 @@ class Correction:
             return {changes.ALL: Iteration(model.classifier, sets, **known).run(ranking.kinds)}
 
     def _ends(
-        self, model: TaskModel, tables: Tables, ranking: "Ranking", keep: Keep, anchors: str, courses: Courses
+        self, model: TaskModel, tables: Tables, ranking: Ranking, keep: Keep, anchors: str, courses: Courses
     ) -> Ends:
         """Look at the rows of the test set at the ends of the walks for some anchors."""
         sets = _sets(model, tables, {changes.TEST: model.examples(tables.test)})
@@ -167,54 +167,8 @@ def _sets(model: TaskModel, tables: Tables, watched: dict[str, Any]) -> Sets:
     )
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """How points are ranked for anchors: as in the paper, or in a way that stands beside it."""
-
-    context: Context
-    wanted: CorrectionSettings
-    variant: Variant | None = None
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of points that depend on it: random points and anchors are those of the paper's walks."""
-        return KINDS if self.variant is None else ("helpful", "harmful")
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Of explainers."""
-        usual = {"precision": self.context.precision, "prefix_cache": self.context.models.states}
-        if self.variant is not None and self.variant.automatic:
-            return {**usual, "solver": Auto(seed=self.context.seed), "damping": "auto"}
-        solver = (self.variant and self.variant.solver) or self.wanted.solver
-        papers = {"solver": solver.solver(self.context.seed), "damping": solver.damping, "curvature": "hessian"}
-        return {**usual, **papers}
-
-    def plan(self, pool: int) -> Plan:
-        """Return the knobs of the walk."""
-        wanted, variant = self.wanted, self.variant
-        return Plan(
-            steps=wanted.steps,
-            anchors=wanted.anchors,
-            examples=wanted.points,
-            learning_rate=wanted.learning_rate,
-            # the paper ranks by influence, and steps by the plain gradient
-            effect="finetune-step" if variant is not None and variant.gradient_dot else "retrain",
-            nearest=None if variant is not None and variant.scan else min(wanted.k, pool),
-            repeats=wanted.repeats if variant is None else wanted.variant_repeats,
-            seed=self.context.seed,
-        )
-
-
 def _beside(papers: dict[str, Courses], other: dict[str, Courses], repeats: int) -> dict[str, Courses]:
-    """Return the walks of a variant with the random points and anchors of the same draws."""
-    found = {}
-    for anchors, courses in other.items():
-        unranked: tuple[Kind, ...] = ("random", "anchors")
-        kept = {kind: each[:repeats] for kind, each in courses.courses.items()}
-        same = {kind: papers[anchors].courses[kind][:repeats] for kind in unranked}
-        found[anchors] = replace(courses, courses={**kept, **same})
-    return found
+    return {anchors: with_unranked(papers[anchors], courses, repeats) for anchors, courses in other.items()}
 
 
 def _checked(model: TaskModel, tables: Tables) -> list[str]:

@@ -3,7 +3,7 @@
 *Full* is the original s_test on all training points; *fast* is kNN and the fast s_test, once with each k and each time
 with draws of its own, as the paper's two fast systems are two computations. The paper correlates retrieved points
 alone; here the truly strongest points, retrieved or not, stand beside them. So do scores that the paper does not
-compare: with other dampings, and the plain product of gradients.
+compare (`variants.py`).
 """
 
 import statistics
@@ -21,8 +21,7 @@ from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import CORRELATIONS
 from fastif.paper.points import RIGHT, WRONG
 from fastif.paper.recall import scores_of
-from fastif.paper.solver_settings import SolverSettings
-from fastif.solvers import Auto
+from fastif.paper.variants import PAPERS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,21 +45,19 @@ def run(context: Context) -> dict[str, Any]:
     points = context.points(model, context.data.nli_dev(3), right=wanted.right, wrong=wanted.wrong)
     ks = [min(k, len(model.train)) for k in wanted.k]
 
-    def scores(solver: SolverSettings, seed: int, what: str) -> Tensor:
-        explainer = context.explainer(model, solver=solver.solver(seed), curvature="hessian")
+    def scores(options: dict[str, Any], what: str) -> Tensor:
+        explainer = context.explainer(model, **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", fastif.ConvergenceWarning)
             return scores_of(context, explainer, points, what)
 
-    full = scores(wanted.full, context.seed, "full")
-    one, two = scores(wanted.fast, context.seed + 1, "fast"), scores(wanted.fast, context.seed + 2, "fast again")
-    beside = {f"damping {each.damping:g}{AGAINST}": scores(each, context.seed + 1, f"{each}") for each in wanted.others}
-    if wanted.automatic:
-        explainer = context.explainer(model, solver=Auto(seed=context.seed))
-        beside[f"automatic damping{AGAINST}"] = scores_of(context, explainer, points, "automatic")
-    if wanted.gradient_dot:
-        explainer = context.explainer(model, solver=fastif.Identity())
-        beside[f"gradient dot product{AGAINST}"] = scores_of(context, explainer, points, "gradient dot product")
+    full = scores(PAPERS.options(wanted.full, context.seed), "full")
+    one, two = (scores(PAPERS.options(wanted.fast, context.seed + draw), f"fast, {draw}") for draw in (1, 2))
+    beside = {
+        f"{variant.name}{AGAINST}": scores(variant.options(wanted.fast, context.seed + 1), variant.name)
+        for variant in wanted.variants
+        if variant.changes_scores
+    }
     nearest = context.piece(
         "nearest", lambda: {"ids": context.explainer(model, solver=fastif.Identity()).nearest(points.examples, ks[1])}
     )["ids"]

@@ -21,6 +21,7 @@ from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import RECALL, RECALL_CLAIM
 from fastif.paper.models import TaskModel
 from fastif.paper.points import KINDS, RIGHT, WRONG, Points
+from fastif.paper.settings import RecallSettings
 from fastif.solvers import Auto
 
 if TYPE_CHECKING:
@@ -46,18 +47,27 @@ def run(context: Context) -> dict[str, Any]:
         needed[method] = context.piece(f"candidates by {method}", make)["k"]
     rows: list[Row] = []
     used: dict[str, Any] = {}
-    for damping in wanted.dampings:
-        explainer = context.explainer(model, solver=_solver(wanted.curvature_examples, context.seed), damping=damping)
-        values = scores_of(context, explainer, points, f"damping {damping}")
-        used[str(damping)] = context.part(f"damping {damping}", partial(_damping, explainer))
+    for truth, options in _truths(wanted).items():
+        explainer = context.explainer(model, solver=_solver(wanted.curvature_examples, context.seed), **options)
+        values = scores_of(context, explainer, points, f"damping {truth}")
+        used[truth] = context.part(f"damping {truth}", partial(_damping, explainer))
         truths = {sign: [_strongest(row, sign, max(wanted.m)) for row in values] for sign in SIGNS}
         rows += [
-            {"damping": str(damping), **row}
+            {"damping": truth, **row}
             for method, each in needed.items()
             for row in _counted(each, truths, points, method, context)
         ]
     sizes = [k for k in wanted.k if k <= len(model.train)]
     return {"examples": len(model.train), "k": sizes, "dampings": used, "points": points.as_json(), "rows": rows}
+
+
+def _truths(wanted: RecallSettings) -> dict[str, dict[str, Any]]:
+    """Return what is taken for the truth: each damping, and the first once more with weight decay in all gradients."""
+    found: dict[str, dict[str, Any]] = {str(damping): {"damping": damping} for damping in wanted.dampings}
+    if wanted.decay:
+        first, everywhere = wanted.dampings[0], {"weight_decay": 2 * wanted.decay, "weight_decay_in": "everything"}
+        found[f"{first}, weight decay in the gradients"] = {"damping": first, **everywhere}
+    return found
 
 
 def _solver(examples: int | None, seed: int) -> Any:

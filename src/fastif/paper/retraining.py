@@ -1,15 +1,17 @@
 """Figure 3 (c): what happens to the loss of a point when its most influential training points are removed.
 
 Points are removed by three systems: fast with a smaller and with a larger k, and full; beside them random points of
-each label. A training without them is compared with one on everything of the same seed, and what random removals do is
-the noise. The model is one that is trained on few examples, as it is trained again many times.
+each label, and what other ways to rank would remove. A training without them is compared with one on everything of the
+same seed, and what random removals do is the noise. The model is one that is trained on few examples, as it is trained
+again many times.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+import fastif
 from fastif import metrics
 from fastif.apps.removals import Removal, at_random, influential
 from fastif.apps.retrained import CLEAR, Change, Noise, Retrained
@@ -20,7 +22,8 @@ from fastif.measuring.words import markdown
 from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import RETRAINING_CLAIMS
 from fastif.paper.models import TaskModel
-from fastif.paper.scored import Search, System
+from fastif.paper.points import Points
+from fastif.paper.scored import Search, System, enough
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +47,7 @@ def run(context: Context) -> dict[str, Any]:
         for system, scores in found.scores.items()
         for removal in influential(scores, counts=wanted.removed, examples=total, system=system)
     ]
+    removals += _by_variants(context, model, found.points)
     removals += at_random(
         model.train.targets,
         counts=wanted.removed,
@@ -70,6 +74,7 @@ def run(context: Context) -> dict[str, Any]:
         "points": found.points.as_json(),
         "tried": found.tried,
         "of_each_sign": wanted.of_each_sign,
+        "variants": [variant.name for variant in wanted.variants],
         **_kept(done),
         "summary": done.in_words(),
     }
@@ -91,6 +96,21 @@ def _systems(context: Context, total: int) -> list[System]:
     return [*fast, System(FULL, wanted.full, context.seed)]
 
 
+def _by_variants(context: Context, model: TaskModel, points: Points) -> list[Removal]:
+    """Return what other ways to rank would remove, of points that have enough of both signs by them."""
+    wanted, total = context.settings.retraining, len(model.train)
+    removals = []
+    for variant in wanted.variants:
+        system = System(variant.name, wanted.fast, context.seed + 1, min(wanted.k[0], total), variant)
+        kept = system.kept(context, model, points.table, "all points")
+        rows = [row for row, values in enumerate(kept["values"]) if enough(values, max(wanted.variant_removed))]
+        if rows:
+            scores = fastif.Scores(kept["values"][rows], kept["ids"][rows])
+            how: dict[str, Any] = {"counts": wanted.variant_removed, "examples": total, "queries": rows}
+            removals += influential(scores, system=variant.name, **how)
+    return removals
+
+
 def _kept(done: Retrained) -> dict[str, Any]:
     """Return all that was measured as JSON can hold it."""
     return {
@@ -105,7 +125,27 @@ def _kept(done: Retrained) -> dict[str, Any]:
 
 
 def retrained(result: dict[str, Any]) -> Retrained:
-    """Return what was measured, from a result."""
+    """Return what was measured of the paper's systems and of random removals, from a result."""
+    others = result.get("variants", [])
+    return _some(_everything(result), [one.system not in others for one in _everything(result).removals])
+
+
+def by_variant(result: dict[str, Any]) -> dict[str, Retrained]:
+    """Return what was measured of each other way to rank, with random removals beside it."""
+    done = _everything(result)
+    return {
+        name: _some(done, [one.query is None or one.system == name for one in done.removals])
+        for name in result.get("variants", [])
+    }
+
+
+def _some(done: Retrained, wanted: list[bool]) -> Retrained:
+    rows = [row for row, each in enumerate(wanted) if each]
+    losses = done.losses[:, [0, *(row + 1 for row in rows)]]
+    return replace(done, removals=tuple(done.removals[row] for row in rows), losses=losses)
+
+
+def _everything(result: dict[str, Any]) -> Retrained:
     return Retrained(
         tuple(Removal(**{**one, "ids": tuple(one["ids"])}) for one in result["removals"]),
         torch.tensor(result["losses"], dtype=torch.float64),
@@ -148,8 +188,45 @@ def table(result: dict[str, Any]) -> str:
         f"± standard deviation. Bold: beyond {CLEAR:g} of these from that mean, in the direction that the paper says.",
         markdown(["prediction", "removed", *(f"m = {count}" for count in counts)], _rows(lines, noise, counts)),
         " ".join(note for note in notes if note),
+        *_variants_table(result, done),
     ]
     return "\n\n".join(parts)
+
+
+def _variants_table(result: dict[str, Any], papers: Retrained) -> list[str]:
+    """Return what other ways to rank do beside the paper's first system, each at its own numbers of points."""
+    variants = by_variant(result)
+    if not variants:
+        return []
+    first = papers.removals[0].system
+    alone = _some(papers, [one.query is None or one.system == first for one in papers.removals])
+    counts = sorted({one.count for done in variants.values() for one in done.removals if one.query is not None})
+    rows = []
+    for system, done in {first: alone, **variants}.items():
+        lines = [each for each in done.lines() if each.line.kind in DIRECTION]
+        noise = {(each.group, each.count): each for each in done.noise()}
+        found = {(each.group, each.line.kind, each.count): each for each in lines}
+        points = len({one.query for one in done.removals} - {None})
+        agreement = done.prediction()
+        cells = [
+            "-" if (each := found.get((group, kind, count))) is None else _cell(each, noise.get((group, count)))
+            for group in dict.fromkeys(each.group for each in papers.lines())
+            for kind in DIRECTION
+            for count in counts
+        ]
+        rows.append([system, str(points), *cells, "-" if agreement is None else f"{agreement['spearman']:.2f}"])
+    columns = [
+        f"{group}, {kind}, m = {count}"
+        for group in dict.fromkeys(each.group for each in papers.lines())
+        for kind in DIRECTION
+        for count in counts
+    ]
+    return [
+        "Other ways to rank what is removed, each but for its name as in the first line. Points: with enough training "
+        "points of both signs. Spearman: of what the scores predict with what happened, over removals of all sizes "
+        "that there are in a line.",
+        markdown(["ranked by", "points", *columns, "Spearman"], rows),
+    ]
 
 
 def _rows(lines: list[Change], noise: dict[tuple[str, int], Noise], counts: list[int]) -> list[list[str]]:

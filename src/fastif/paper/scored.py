@@ -1,7 +1,8 @@
 """Points that enough training points help and enough harm, with the scores of each system that finds them.
 
 A *system* is a solver and a number of candidates: the paper's fast ones score the k training points that are nearest
-to a query by features, the full one scores all. Knows nothing of what is done with the points.
+to a query by features, the full one scores all; a variant does one thing otherwise. Knows nothing of what is done with
+the points.
 """
 
 import warnings
@@ -19,6 +20,7 @@ from fastif.paper.context import Context
 from fastif.paper.models import TaskModel
 from fastif.paper.points import KINDS, RIGHT, Points
 from fastif.paper.solver_settings import SolverSettings
+from fastif.paper.variants import PAPERS, Variant
 
 TRIES = 5  # times as many points as are wanted are drawn, to find some with enough of both signs
 
@@ -31,6 +33,24 @@ class System:
     solver: SolverSettings
     seed: int
     k: int | None = None
+    variant: Variant = PAPERS
+
+    def scores(self, context: Context, model: TaskModel, queries: TextTable) -> fastif.Scores:
+        """Return the scores of the candidates of each query."""
+        k = None if self.k is None or self.k >= len(model.train) else self.k
+        options = {**self.variant.options(self.solver, self.seed), "candidates": self.variant.candidates(k)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fastif.ConvergenceWarning)  # J is that of the settings
+            return context.explainer(model, **options).scores(queries)
+
+    def kept(self, context: Context, model: TaskModel, queries: TextTable, which: str) -> Tensors:
+        """Return values and training ids, (queries, candidates) each, kept as one piece."""
+
+        def make() -> Tensors:
+            scores = self.scores(context, model, queries)
+            return {"values": scores.values, "ids": scores.train_ids.clone()}
+
+        return context.piece(f"scores by {self} of {which}", make)
 
 
 @dataclass(frozen=True)
@@ -66,7 +86,10 @@ class Search:
                     self._give_up(kind, len(found[kind]), wanted[kind], len(drawn.of(kind)))
                 some += queue[:missing]
                 queues[kind] = queue[missing:]
-            scores = {system.name: self._scores(system, drawn, some) for system in self.systems}
+            scores = {
+                system.name: system.kept(self.context, self.model, drawn.table.take(some), str(some))
+                for system in self.systems
+            }
             for place, row in enumerate(some):
                 own = {name: {key: each[place] for key, each in part.items()} for name, part in scores.items()}
                 if all(enough(part["values"], self.least) for part in own.values()):
@@ -81,26 +104,6 @@ class Search:
         right, wrong = int(correct.sum()), int((~correct).sum())
         counts = [min(TRIES * count, there) for count, there in zip(wanted.values(), (right, wrong), strict=True)]
         return self.context.points(self.model, table, right=counts[0], wrong=counts[1])
-
-    def _scores(self, system: System, drawn: Points, rows: list[int]) -> Tensors:
-        """Return values and training ids, (rows, candidates) each, kept as one piece."""
-        return self.context.piece(f"scores by {system} of {rows}", lambda: self._score(system, drawn.table.take(rows)))
-
-    def _score(self, system: System, queries: TextTable) -> Tensors:
-        context, model = self.context, self.model
-        options = {"solver": system.solver.solver(system.seed), "curvature": "hessian"}
-        k = None if system.k is None or system.k >= len(model.train) else system.k
-        nearest: Tensor | None = None
-        if k is not None:
-            nearest = context.explainer(model, solver=fastif.Identity()).nearest(queries, k)
-            options["candidates"] = nearest.unique()  # in order
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", fastif.ConvergenceWarning)  # J is that of the settings
-            scores = context.explainer(model, **options).scores(queries)
-        if nearest is None:
-            return {"values": scores.values, "ids": scores.train_ids}
-        places = torch.searchsorted(scores.train_ids[0].contiguous(), nearest)
-        return {"values": scores.values.gather(1, places), "ids": nearest}
 
     def _put_together(self, drawn: Points, found: dict[int, dict[str, Tensors]], tried: int) -> Scored:
         rows = list(found)

@@ -1,14 +1,8 @@
-"""The settings of all experiments, at three scales. Knows numbers alone: no model, no data, no file.
+"""The settings of all experiments; how large each is, is in scales.py. Knows numbers: no model, no data."""
 
-`full` is the appendix table "Some of the key experiment details" of the paper, with what its text and the authors'
-release add to it (damp, scale and J of each setting); `small` keeps the questions and shrinks the numbers until a CPU
-answers each in minutes; `smoke` is for tests, on data that the project makes itself.
-"""
-
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from fastif.errors import ConfigurationError
 from fastif.integrations.huggingface.recipe import Recipe
 from fastif.paper.solver_settings import (
     HANS_ON_ALL,
@@ -19,11 +13,11 @@ from fastif.paper.solver_settings import (
     SENTIMENT,
     SolverSettings,
 )
+from fastif.paper.variants import DampingChoice, Variant
 
 Scale = Literal["smoke", "small", "full"]
 Model = Literal["nli-3", "nli-2", "hans", "sentiment", "nli-3-few"]
 MODELS: tuple[Model, ...] = get_args(Model)
-DampingChoice = float | Literal["auto"]
 
 
 @dataclass(frozen=True)
@@ -101,6 +95,7 @@ class RecallSettings:
         methods: how candidates are chosen.
         dampings: of the truth.
         curvature_examples: that H is the mean over; None leaves it to the library.
+        decay: weight decay for one more truth, at the first damping, with it in all gradients; 0 for none.
     """
 
     right: int = 50
@@ -110,6 +105,7 @@ class RecallSettings:
     methods: tuple[str, ...] = ("features", "head-gradient", "gradient-dot", "random")
     dampings: tuple[DampingChoice, ...] = (NLI_ON_MNLI.damping, "auto", NLI_ON_HANS.damping)
     curvature_examples: int | None = None
+    decay: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -123,9 +119,7 @@ class CorrelationSettings:
         top: how many of the truly strongest are looked at.
         fast: the solver of the fast systems.
         full: the solver of the full one.
-        others: solvers with another damping, which stand beside the fast systems.
-        automatic: whether the library's own choice of solver and damping does.
-        gradient_dot: whether the plain product of gradients does, which knows no curvature.
+        variants: other ways to score, which stand beside the fast systems; candidates play no part here.
     """
 
     right: int = 10
@@ -134,9 +128,7 @@ class CorrelationSettings:
     top: int = 100
     fast: SolverSettings = NLI_ON_MNLI
     full: SolverSettings = ORIGINAL
-    others: tuple[SolverSettings, ...] = (NLI_ON_HANS,)
-    automatic: bool = True
-    gradient_dot: bool = True
+    variants: tuple[Variant, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,6 +145,8 @@ class RetrainingSettings:
         draws: random removals of each label and number: the noise that effects are compared with.
         fast: the solver of the fast systems.
         full: the solver of the full one.
+        variants: other ways to rank what is removed, each beside the fast system with the first k.
+        variant_removed: m of these.
     """
 
     right: int = 5
@@ -164,11 +158,16 @@ class RetrainingSettings:
     draws: int = 3
     fast: SolverSettings = NLI_ON_MNLI
     full: SolverSettings = ORIGINAL
+    variants: tuple[Variant, ...] = ()
+    variant_removed: tuple[int, ...] = (25, 100)
 
 
 @dataclass(frozen=True)
 class SimulatabilitySettings:
-    """One gradient step of a simulator on helpful, harmful and (by label) random points, over a grid of rates."""
+    """One gradient step of a simulator on helpful, harmful and (by label) random points, over a grid of rates.
+
+    With other ways to find helpful and harmful points beside it, `variants`.
+    """
 
     right: int = 10
     wrong: int = 10
@@ -180,11 +179,15 @@ class SimulatabilitySettings:
     labels: tuple[str, ...] = ("true", "predicted")
     shown: int = 4
     solver: SolverSettings = NLI_ON_MNLI
+    variants: tuple[Variant, ...] = ()
 
 
 @dataclass(frozen=True)
 class VisualizationSettings:
-    """Wrong points of each slice, for a model trained on NLI and one trained on HANS; all there are, if fewer."""
+    """Wrong points of each slice, for a model trained on NLI and one trained on HANS; all there are, if fewer.
+
+    With other ways to score the same points, `variants`.
+    """
 
     mnli: int = 100
     hans_each: int = 100
@@ -192,25 +195,7 @@ class VisualizationSettings:
     nli_on_mnli: SolverSettings = NLI_ON_MNLI
     nli_on_hans: SolverSettings = NLI_ON_HANS
     hans: SolverSettings = HANS_ON_ALL
-
-
-@dataclass(frozen=True)
-class Variant:
-    """Another way to rank points, beside the paper's, from the first checkpoint.
-
-    Args:
-        name: of a line in the table.
-        solver: with another damping; None for that of the experiment, which a product of gradients does not need.
-        automatic: the library's own choice of solver and damping, in place of a solver of the paper.
-        gradient_dot: rank by the plain product of gradients: what a step on a point changes now.
-        scan: rank all points, and not the nearest alone.
-    """
-
-    name: str
-    solver: SolverSettings | None = None
-    automatic: bool = False
-    gradient_dot: bool = False
-    scan: bool = False
+    variants: tuple[Variant, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -244,15 +229,6 @@ class CorrectionSettings:
     variant_repeats: int = 3
 
 
-# what the paper left out; where its damping is 5,000, that of its other experiments stands beside it
-VARIANTS = (
-    Variant("gradient dot product", gradient_dot=True),
-    Variant(f"damping {NLI_ON_MNLI.damping:g}", NLI_ON_MNLI),
-    Variant("automatic damping", automatic=True),
-    Variant("all points, not the nearest alone", scan=True),
-)
-
-
 @dataclass(frozen=True)
 class Settings:
     """All of it, for one scale.
@@ -277,10 +253,9 @@ class Settings:
     retraining: RetrainingSettings = field(default_factory=RetrainingSettings)
     simulatability: SimulatabilitySettings = field(default_factory=SimulatabilitySettings)
     visualization: VisualizationSettings = field(default_factory=VisualizationSettings)
-    # models of equal accuracy on NLI differ widely on HANS: the paper's single checkpoint is one draw of many
-    correction_mnli: CorrectionSettings = CorrectionSettings(NLI_ON_HANS, repeats=5, checkpoints=5, variants=VARIANTS)
-    augmentation_hans: CorrectionSettings = CorrectionSettings(NLI_ON_HANS, repeats=5, checkpoints=5, variants=VARIANTS)
-    augmentation_anli: CorrectionSettings = CorrectionSettings(NLI_ON_ANLI, repeats=5, checkpoints=5, variants=VARIANTS)
+    correction_mnli: CorrectionSettings = CorrectionSettings(NLI_ON_HANS)
+    augmentation_hans: CorrectionSettings = CorrectionSettings(NLI_ON_HANS)
+    augmentation_anli: CorrectionSettings = CorrectionSettings(NLI_ON_ANLI)
     amazon: CorrectionSettings = CorrectionSettings(SENTIMENT, anchors=50, points=50)
 
     def of(self, experiment: str) -> dict[str, Any]:
@@ -292,108 +267,3 @@ class Settings:
             "recipes": {name: asdict(recipe) for name, recipe in self.recipes.items()},
             "experiment": None if own is None else asdict(own),
         }
-
-
-def _recipes(usual: Recipe, **others: Recipe) -> dict[Model, Recipe]:
-    """Return how each model is trained: as usual, or in a way of its own."""
-    return {name: others.get(name.replace("-", "_"), usual) for name in MODELS}
-
-
-# nothing is kept aside of what is trained on: every training point of the paper's sets can be an influential one
-FULL_RECIPE = Recipe(epochs=3, batch_size=64, learning_rate=5e-5, weight_decay=0.005, dev_share=0.0, max_length=128)
-FEW_RECIPE = Recipe(epochs=5, batch_size=32, learning_rate=1e-4, weight_decay=0.005, dev_share=0.0, max_length=128)
-SMALL_RECIPE = Recipe(epochs=3, batch_size=32, learning_rate=2e-4, weight_decay=0.005, dev_share=0.0, max_length=96)
-SMOKE_RECIPE = Recipe(epochs=12, batch_size=16, learning_rate=5e-3, weight_decay=0.005, dev_share=0.0, max_length=48)
-
-# the paper's lambda, with a larger damp and a smaller scale: the same fixed point, in a twentieth of the steps or fewer
-SMALL_NLI = SolverSettings(0.1, 500, 50)
-SMALL_HANS = SolverSettings(0.2, 2.5e4, 25)
-SMALL_ORIGINAL = replace(SMALL_NLI, batch_size=8, repeats=1)
-SMALL_HVP = SolverSettings(0.05, 1e3, 100)  # slower, so that there is something to be seen over J
-SMOKE_SOLVER = SolverSettings(0.1, 500, 12, batch_size=2, repeats=2)
-SMOKE_ORIGINAL = SolverSettings(0.1, 500, 12, batch_size=8, repeats=1)
-SMALL_CORRECTION = CorrectionSettings(SMALL_HANS, steps=6, learning_rate=1e-2, k=100, watched=240)
-SMOKE_CORRECTION = CorrectionSettings(
-    replace(SMOKE_SOLVER, depth=3), anchors=4, points=4, steps=2, learning_rate=5e-2, k=10, repeats=2
-)
-SMOKE_VARIANTS = (VARIANTS[0], Variant("damping 50000", replace(SMOKE_SOLVER, scale=5e5)), *VARIANTS[2:])
-
-SCALES: dict[str, Settings] = {
-    "full": Settings(
-        scale="full",
-        base="mpnet",
-        source="real",
-        sizes=Sizes(),
-        recipes=_recipes(FULL_RECIPE, nli_3_few=FEW_RECIPE),
-    ),
-    "small": Settings(
-        scale="small",
-        base="minilm",
-        source="real",
-        sizes=Sizes(
-            nli_train=1500,
-            nli_few=300,
-            hans_train=1200,
-            reviews_train=800,
-            evaluated=600,
-            anli_pool=400,
-            reviews_anchors=500,
-        ),
-        recipes=_recipes(SMALL_RECIPE),
-        table1=Table1Settings(None, queries=2, depth=4, fast_depth=40, sample=20, candidates=(500, 50)),
-        hvp=HvpSettings(1, 1, (40, 60, 80, 100), (1, 4, 8), (1, 4), examples=300, solver=SMALL_HVP),
-        recall=RecallSettings(
-            4, 4, (10, 50, 100, 200, 500), (10, 100), dampings=(SMALL_NLI.damping, "auto"), curvature_examples=150
-        ),
-        correlations=CorrelationSettings(
-            2, 2, (50, 500), 100, fast=SMALL_NLI, full=SMALL_ORIGINAL, others=(SMALL_HANS,), automatic=False
-        ),
-        retraining=RetrainingSettings(
-            2, 2, 25, (5, 25), (150,), baselines=2, draws=1, fast=SMALL_NLI, full=SMALL_ORIGINAL
-        ),
-        simulatability=SimulatabilitySettings(4, 4, rates=12, points=4, k=250, solver=SMALL_NLI),
-        visualization=VisualizationSettings(
-            15, 15, k=100, nli_on_mnli=SMALL_NLI, nli_on_hans=SMALL_HANS, hans=SMALL_HANS
-        ),
-        correction_mnli=SMALL_CORRECTION,
-        augmentation_hans=SMALL_CORRECTION,
-        augmentation_anli=SMALL_CORRECTION,
-        amazon=CorrectionSettings(SMALL_NLI, anchors=50, points=50, steps=5, k=250, learning_rate=1e-2, watched=250),
-    ),
-    "smoke": Settings(
-        scale="smoke",
-        base="tiny",
-        source="made-up",
-        sizes=Sizes(96, 48, 72, 64, 60, anli_pool=24, reviews_anchors=20, hans_validation=0.2),
-        recipes=_recipes(SMOKE_RECIPE, hans=replace(SMOKE_RECIPE, epochs=5)),  # so that it is wrong of some
-        table1=Table1Settings(None, queries=2, depth=2, fast_depth=2, sample=4, candidates=(40, 10)),
-        hvp=HvpSettings(1, 1, (4, 8), (1, 4), (1, 2), examples=32, solver=SMOKE_SOLVER),
-        recall=RecallSettings(2, 2, (5, 20, 50), (5, 10), dampings=("auto",)),
-        correlations=CorrelationSettings(
-            2, 2, (10, 40), 20, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL, others=(replace(SMOKE_SOLVER, scale=5e4),)
-        ),
-        retraining=RetrainingSettings(
-            2, 1, 5, (1, 5), (24, 40), baselines=2, draws=1, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL
-        ),
-        simulatability=SimulatabilitySettings(2, 1, rates=4, points=2, k=30, shown=2, solver=SMOKE_SOLVER),
-        visualization=VisualizationSettings(
-            3, 3, k=10, nli_on_mnli=SMOKE_SOLVER, nli_on_hans=SMOKE_SOLVER, hans=SMOKE_SOLVER
-        ),
-        correction_mnli=replace(SMOKE_CORRECTION, variants=SMOKE_VARIANTS[:1], variant_repeats=2),
-        augmentation_hans=SMOKE_CORRECTION,
-        augmentation_anli=replace(SMOKE_CORRECTION, variants=SMOKE_VARIANTS, variant_repeats=1),
-        amazon=CorrectionSettings(SMOKE_SOLVER, anchors=6, points=6, steps=2, k=20, repeats=2),
-    ),
-}
-
-
-def settings_for(scale: str, base: str | None = None) -> Settings:
-    """Return the settings of a scale, with another encoder where one is named.
-
-    >>> settings_for("full").hvp.depths[-1]
-    1300
-    """
-    if scale not in SCALES:
-        raise ConfigurationError(f"there is no scale {scale!r}: choose one of {', '.join(SCALES)}.")
-    made = SCALES[scale]
-    return made if base is None else Settings(**{**vars(made), "base": base})

@@ -2,7 +2,8 @@
 
 The simulator has the form of the task model, and was trained on its predictions, from another seed. One step on one
 training point, helpful, harmful or a random one of each label, changes its loss on what the task model says of a query.
-Steps are taken with true labels, as in the paper, and as a variant with those that the task model predicts.
+Steps are taken with true labels, as in the paper, and as a variant with those that the task model predicts. Other ways
+to find influential points stand beside the paper's.
 """
 
 from dataclasses import replace
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+import fastif
 from fastif.apps.answers import RIGHT, WRONG
+from fastif.apps.removals import most_removable
 from fastif.apps.simulatability import Simulation, log_rates
 from fastif.apps.simulated import EXPECTED, Simulated
 from fastif.integrations.huggingface.start import start_from
@@ -36,8 +39,8 @@ def run(context: Context) -> dict[str, Any]:
     found = Search(context, model, [system], wanted.points).run(right=wanted.right, wrong=wanted.wrong)
     how = how_it_was_trained(model)
     start = start_from(model.classifier, context.models.base(), expected=how.base_sha256)
-    variants = {}
-    for labels in wanted.labels:
+
+    def simulate(labels: str, scores: fastif.Scores) -> Simulated:
         simulation = Simulation(
             model.classifier,
             model.train,
@@ -50,13 +53,22 @@ def run(context: Context) -> dict[str, Any]:
             progress=context.progress,
             keep=context.piece,
         )
-        done = simulation.run(
-            found.scores[SYSTEM],
+        return simulation.run(
+            scores,
             points=wanted.points,
             rates=log_rates(wanted.lowest_rate, wanted.highest_rate, wanted.rates),
             seed=how.seed + 1,  # with its own seed the model would be trained once more, as far as it learned its data
         )
-        variants[labels] = _kept(done)
+
+    ranked = {}
+    for variant in wanted.variants:
+        other = replace(system, name=variant.name, variant=variant).kept(context, model, found.points.table, "all")
+        scores = fastif.Scores(other["values"], other["ids"])
+        least = most_removable(scores)
+        told = {"least": least}
+        ranked[variant.name] = (
+            {**told, "groups": simulate(wanted.labels[0], scores).by_group()} if least >= wanted.points else told
+        )
     return {
         "examples": len(model.train),
         "k": min(wanted.k, len(model.train)),
@@ -65,7 +77,8 @@ def run(context: Context) -> dict[str, Any]:
         "trained": how.recipe.in_words(),
         "points": found.points.as_json(),
         "tried": found.tried,
-        "variants": variants,
+        "variants": {labels: _kept(simulate(labels, found.scores[SYSTEM])) for labels in wanted.labels},
+        "ranked_otherwise": ranked,
     }
 
 
@@ -149,6 +162,7 @@ def table(result: dict[str, Any]) -> str:
         f"influential are the strongest of the {result['k']:,} nearest of {result['examples']:,} training points (the "
         f"paper: 392,702). The simulator says what the task model says of {first.train_agreement:.1%} of the training "
         f"points and of {first.query_agreement:.1%} of the points here; both were trained by {result['trained']}.",
+        *_ranked_table(result, variants),
     ]
     return "\n\n".join(parts)
 
@@ -162,6 +176,32 @@ def _rows(variants: dict[str, Simulated]) -> list[list[str]]:
             ]
             rows.append([labels, found["group"], *cells])
     return rows
+
+
+def _ranked_table(result: dict[str, Any], variants: dict[str, Simulated]) -> list[str]:
+    """Return what steps on points that were found otherwise change, beside those of the paper."""
+    ranked = result.get("ranked_otherwise")
+    if not ranked:
+        return []
+    labels, papers = next(iter(variants.items()))
+    kinds, groups = tuple(EXPECTED.values()), [found["group"] for found in papers.by_group()]
+    rows = []
+    for name, found in {"as the paper ranks": {"groups": papers.by_group()}, **ranked}.items():
+        if "groups" in found:
+            cells = [
+                f"{each['at_best_rate'][kind]:+.4f} / {each['over_all_rates'][kind]:+.4f}"
+                for each in found["groups"]
+                for kind in kinds
+            ]
+        else:
+            cells = [f"a point has but {found['least']} of one sign"] + ["-"] * (len(kinds) * len(groups) - 1)
+        rows.append([name, *cells])
+    columns = [f"{group}: {kind}" for group in groups for kind in kinds]
+    return [
+        f"Other ways to find influential points, the same queries and simulator, {labels} labels; at the best rate / "
+        "over all rates:",
+        markdown(["ranked by", *columns], rows),
+    ]
 
 
 def _seen(variants: dict[str, Simulated], group: str) -> list[str]:

@@ -2,13 +2,14 @@
 
 Two models are asked, one trained on NLI (two labels) and one on HANS, each about points that it predicts wrong: some of
 MNLI and some of each heuristic of HANS. An edge joins a point and each of its k nearest training points. Training
-points of HANS have heuristics of their own: a ring for each in the picture, and a table of who acts on whom.
+points of HANS have heuristics of their own: a ring for each in the picture, and a table of who acts on whom. Other ways
+to score the same points are counted beside the paper's.
 """
 
-import warnings
+import math
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +26,11 @@ from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import EDGES, SLICE_CORRELATIONS, VISUALIZATION_CLAIM
 from fastif.paper.models import TaskModel
 from fastif.paper.points import some_wrong
+from fastif.paper.scored import System
 from fastif.paper.settings import Model, VisualizationSettings
 from fastif.paper.solver_settings import SolverSettings
 from fastif.paper.sources import CONSTITUENT, LEXICAL, SUBSEQUENCE
+from fastif.paper.variants import PAPERS, Variant
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,22 +53,32 @@ def run(context: Context) -> dict[str, Any]:
 
 def _of_model(context: Context, model: TaskModel) -> Part:
     wanted = context.settings.visualization
-    k = min(wanted.k, len(model.train))
-    found: list[Tensors] = []
+    asked = dict(_wrong(context, model))
+    if not any(map(len, asked.values())):
+        raise DataError(f"{model.name} predicts everything right, so that there is no wrong point to explain.")
+    part = _scored(context, model, asked, PAPERS)
+    found = {**part, "comparison": comparison_of(part).as_json(), "by_train_slice": _by_train_slice(part)}
+    if wanted.variants:
+        ways = {variant.name: _scored(context, model, asked, variant) for variant in wanted.variants}
+        found["variants"] = {name: _counted(each) for name, each in {PAPERS.name: part, **ways}.items()}
+    return found
+
+
+def _scored(context: Context, model: TaskModel, asked: dict[str, TextTable], variant: Variant) -> Part:
+    """Score the candidates of all wrong points in one way."""
+    wanted, parts = context.settings.visualization, []
     queries: list[dict[str, Any]] = []
-    for slice_name, table in _wrong(context, model):
-        solver = _solver(wanted, model.name, slice_name).solver(context.seed)
-        explainer = context.explainer(model, solver=solver, curvature="hessian", candidates=fastif.Nearest(k))
+    k = min(wanted.k, len(model.train))
+    for slice_name, table in asked.items():
+        system = System(variant.name, _solver(wanted, model.name, slice_name), context.seed, k, variant)
         for start in range(0, len(table), AT_ONCE):
             some = table.take(range(start, min(start + AT_ONCE, len(table))))
-            make = partial(_scores, explainer, some)
-            found.append(context.piece(f"{model.name}, {slice_name}, from {start}", make))
+            kept = system.kept(context, model, some, f"{model.name}, {slice_name}, from {start}")
+            parts.append(_strongest(kept, k))
             queries += some.rows()
-    if not queries:
-        raise DataError(f"{model.name} predicts everything right, so that there is no wrong point to explain.")
-    values, ids = (torch.cat([each[key] for each in found]) for key in ("values", "ids"))
+    values, ids = (torch.cat([each[key] for each in parts]) for key in ("values", "ids"))
     rows = zip(queries, values.tolist(), ids.tolist(), strict=True)
-    part: Part = {
+    return {
         "k": k,
         "examples": len(model.train),
         "train_slices": model.table.slices if model.name == HANS_MODEL else None,
@@ -74,7 +87,35 @@ def _of_model(context: Context, model: TaskModel) -> Part:
             {**row, "values": _line(some, "{:.6g}"), "train_ids": _line(near, "{}")} for row, some, near in rows
         ],
     }
-    return {**part, "comparison": comparison_of(part).as_json(), "by_train_slice": _by_train_slice(part)}
+
+
+def _strongest(kept: Tensors, k: int) -> Tensors:
+    """Return the k strongest where all training points were scored, so that as many edges are counted as elsewhere."""
+    if kept["values"].shape[1] <= k:
+        return kept
+    places = kept["values"].abs().topk(k, dim=1).indices
+    return {key: each.gather(1, places) for key, each in kept.items()}
+
+
+def _counted(part: Part) -> list[dict[str, Any]]:
+    """Return for each slice how many edges help a point, how strong they are, and whose they are, mean over points."""
+    found, rows = by_point(part) or [], []
+    for name in dict.fromkeys(each["slice"] for each in found):
+        mine = [each for each in found if each["slice"] == name]
+        strengths = [math.log(each["times_as_strong"]) for each in mine if each["times_as_strong"] is not None]
+        rows.append(
+            {
+                "slice": name,
+                "points": len(mine),
+                "share_helpful": fmean(each["share_helpful"] for each in mine),
+                "times_as_strong": math.exp(fmean(strengths)) if strengths else None,
+                "share_of_influence": {
+                    source: fmean(each["share_of_influence"][source] for each in mine)
+                    for source in mine[0]["share_of_influence"]
+                },
+            }
+        )
+    return rows
 
 
 def _wrong(context: Context, model: TaskModel) -> Iterator[tuple[str, TextTable]]:
@@ -92,13 +133,6 @@ def _solver(wanted: VisualizationSettings, model: str, part: str) -> SolverSetti
     if model == HANS_MODEL:
         return wanted.hans
     return wanted.nli_on_mnli if part == MNLI else wanted.nli_on_hans
-
-
-def _scores(explainer: fastif.Explainer, queries: TextTable) -> Tensors:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fastif.ConvergenceWarning)  # the paper's number of steps, whatever they reach
-        scores = explainer.scores(queries)
-    return {"values": scores.values, "ids": scores.train_ids.clone()}
 
 
 def _line(numbers: list[Any], form: str) -> str:
@@ -195,8 +229,37 @@ def table(result: dict[str, Any]) -> str:
         f"**Trained on HANS: who acts on whom.** Paper ({VISUALIZATION_CLAIM.where}): {VISUALIZATION_CLAIM.words}. "
         "Ours, by the heuristic of the training point:",
         _sources_table(hans),
+        *_variants_tables(result),
     ]
     return "\n\n".join(parts)
+
+
+def _variants_tables(result: dict[str, Any]) -> list[str]:
+    """Return what other ways to score the same points give, for each model."""
+    found = []
+    for model, words in zip(MODELS, ("NLI", "HANS"), strict=True):
+        ways = result["models"][model].get("variants")
+        if not ways:
+            continue
+        slices = [row["slice"] for row in next(iter(ways.values()))]
+        rows = [
+            [name, *(_counted_words(row, lexical=model == HANS_MODEL) for row in way)] for name, way in ways.items()
+        ]
+        whose = (
+            "; then the share of abs(I) that is of training points of lexical overlap" if model == HANS_MODEL else ""
+        )
+        found += [
+            f"**Trained on {words}: other ways to score**, mean over wrong points: share of edges that help, and how "
+            f"many times as strong as harmful ones these are{whose}. Where all points are scored, the "
+            f"{result['models'][model]['k']:,} strongest are counted.",
+            markdown(["scored by", *slices], rows),
+        ]
+    return found
+
+
+def _counted_words(row: dict[str, Any], *, lexical: bool) -> str:
+    words = f"{row['share_helpful']:.0%}, {_number(row['times_as_strong'])}x"
+    return f"{words}, {row['share_of_influence'][LEXICAL]:.0%}" if lexical else words
 
 
 def _edges_table(part: Part, *, with_paper: bool) -> str:

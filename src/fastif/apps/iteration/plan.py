@@ -18,6 +18,7 @@ Kind = Literal["helpful", "harmful", "random", "anchors"]
 Effect = Literal["finetune-step", "retrain"]
 Update = Literal["gradient", "newton"]
 CurvatureAt = Literal["each-step", "start"]
+By = Literal["features", "head-gradient"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 RATES: dict[Update, float] = {"gradient": 1e-4, "newton": 1.0}
 ANCHORS, RANDOM = 1, 2  # what is drawn, as a part of the key of the draw
@@ -45,6 +46,8 @@ class Plan:
             once, at the start, and stays.
         nearest: rank only so many examples, those nearest to the mean features of the anchors, as in the paper (1000
             there); None ranks all. Features are those of the model as it was given, as in the authors' code.
+        nearest_by: what is near: "features", or the gradient of the last linear layer ("head-gradient"), as in
+            `fastif.Nearest`.
         repeats: of everything, with other draws. All kinds share the anchors of a repeat, so that they can be paired.
         seed: of all draws.
     """
@@ -57,6 +60,7 @@ class Plan:
     effect: Effect | None = None
     curvature: CurvatureAt = "each-step"
     nearest: int | None = None
+    nearest_by: By = "features"
     repeats: int = 3
     seed: int = 0
 
@@ -68,7 +72,12 @@ class Plan:
                 continue
             if isinstance(value, bool) or not isinstance(value, Integral) or value < smallest:
                 raise ConfigurationError(f"{name} must be a whole number of at least {smallest}, not {value!r}.")
-        allowed = {"update": get_args(Update), "curvature": get_args(CurvatureAt), "effect": (None, *get_args(Effect))}
+        allowed = {
+            "update": get_args(Update),
+            "curvature": get_args(CurvatureAt),
+            "effect": (None, *get_args(Effect)),
+            "nearest_by": get_args(By),
+        }
         for name, names in allowed.items():
             if getattr(self, name) not in names:
                 words = ", ".join(each for each in names if each)

@@ -93,12 +93,12 @@ class Ground:
 
     @cached_property
     def neighbours(self) -> Neighbours:
-        """The features of the pool at the start, for those that are ranked nearest alone."""
+        """The keys of the pool at the start, for those that are ranked nearest alone."""
         assert self.plan.nearest is not None
-        return Nearest(self.plan.nearest, by="features").prepare(self.model, self.pool)
+        return Nearest(self.plan.nearest, by=self.plan.nearest_by).prepare(self.model, self.pool)
 
     def candidates(self, anchors: Examples) -> Tensor | str:
-        """Return which examples are ranked: those nearest to the mean features of the anchors, or all."""
+        """Return which examples are ranked: those nearest to the mean of the anchors, or all."""
         if self.plan.nearest is None:
             return "all"
         placed = [self.model.place(batch) for batch in anchors.batches(256)]

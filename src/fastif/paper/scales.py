@@ -1,0 +1,173 @@
+"""The three scales of the experiments. Knows numbers alone: no model, no data, no file.
+
+`full` is the paper's: its appendix table "Some of the key experiment details", what its text and the authors' release
+add to it, and beside that what the paper left out (`variants.py`). Where a solution is needed for every step of a walk
+or for hundreds of points, the paper's damping is reached in fewer steps. `small` keeps the questions and shrinks the
+numbers until a CPU answers each in minutes; `smoke` is for tests, on data that the project makes itself.
+"""
+
+from dataclasses import replace
+
+from fastif.errors import ConfigurationError
+from fastif.integrations.huggingface.recipe import Recipe
+from fastif.paper.settings import (
+    MODELS,
+    CorrectionSettings,
+    CorrelationSettings,
+    HvpSettings,
+    Model,
+    RecallSettings,
+    RetrainingSettings,
+    Settings,
+    SimulatabilitySettings,
+    Sizes,
+    Table1Settings,
+    VisualizationSettings,
+)
+from fastif.paper.solver_settings import NLI_ON_HANS, NLI_ON_MNLI, SolverSettings
+from fastif.paper.variants import WEIGHT_DECAY, Variant, beside
+
+
+def _recipes(usual: Recipe, **others: Recipe) -> dict[Model, Recipe]:
+    """Return how each model is trained: as usual, or in a way of its own."""
+    return {name: others.get(name.replace("-", "_"), usual) for name in MODELS}
+
+
+# nothing is kept aside of what is trained on: every training point of the paper's sets can be an influential one
+FULL_RECIPE = Recipe(epochs=3, batch_size=64, learning_rate=5e-5, weight_decay=0.005, dev_share=0.0, max_length=128)
+FEW_RECIPE = Recipe(epochs=5, batch_size=32, learning_rate=1e-4, weight_decay=0.005, dev_share=0.0, max_length=128)
+SMALL_RECIPE = Recipe(epochs=3, batch_size=32, learning_rate=2e-4, weight_decay=0.005, dev_share=0.0, max_length=96)
+SMOKE_RECIPE = Recipe(epochs=12, batch_size=16, learning_rate=5e-3, weight_decay=0.005, dev_share=0.0, max_length=48)
+
+# the paper's lambda, with a larger damp and a smaller scale: the same fixed point, as close to it in fewer steps
+SHORT_NLI = SolverSettings(0.01, 5e3, 500)
+SHORT_HANS = SolverSettings(0.2, 2.5e4, 25)
+SHORT_ORIGINAL = SolverSettings(0.02, 2.5e3, 250, batch_size=128, repeats=1)
+SMALL_NLI = SolverSettings(0.1, 500, 50)
+SMALL_ORIGINAL = replace(SMALL_NLI, batch_size=8, repeats=1)
+SMALL_VARIANTS = (beside(NLI_ON_HANS.damping)[0],)
+SMALL_HVP = SolverSettings(0.05, 1e3, 100)  # slower, so that there is something to be seen over J
+SMOKE_SOLVER = SolverSettings(0.1, 500, 12, batch_size=2, repeats=2)
+SMOKE_ORIGINAL = SolverSettings(0.1, 500, 12, batch_size=8, repeats=1)
+SMALL_CORRECTION = CorrectionSettings(SHORT_HANS, steps=6, learning_rate=1e-2, k=100, watched=240)
+SMOKE_CORRECTION = CorrectionSettings(
+    replace(SMOKE_SOLVER, depth=3), anchors=4, points=4, steps=2, learning_rate=5e-2, k=10, repeats=2
+)
+SMOKE_VARIANTS = beside(50_000)
+
+# models of equal accuracy on NLI differ widely on HANS: the paper's single checkpoint is one draw of many
+FULL_CORRECTION = CorrectionSettings(
+    SHORT_HANS, repeats=5, checkpoints=5, watched=3000, variants=beside(NLI_ON_MNLI.damping)
+)
+NLI_VARIANTS = beside(NLI_ON_HANS.damping)
+SLICE_VARIANTS = (*NLI_VARIANTS, Variant("damping 50", damping=NLI_ON_MNLI.damping))  # the paper has one for each
+FULL_AMAZON = CorrectionSettings(SHORT_NLI, anchors=50, points=50, checkpoints=3, watched=2000, variants=NLI_VARIANTS)
+
+SCALES: dict[str, Settings] = {
+    "full": Settings(
+        scale="full",
+        base="mpnet",
+        source="real",
+        sizes=Sizes(),
+        recipes=_recipes(FULL_RECIPE, nli_3_few=FEW_RECIPE),
+        recall=RecallSettings(decay=WEIGHT_DECAY),
+        correlations=CorrelationSettings(5, 5, variants=NLI_VARIANTS),
+        retraining=RetrainingSettings(full=SHORT_ORIGINAL, k=(1000,), variants=NLI_VARIANTS, baselines=3),
+        simulatability=SimulatabilitySettings(variants=NLI_VARIANTS),
+        visualization=VisualizationSettings(nli_on_hans=SHORT_HANS, hans=SHORT_HANS, variants=SLICE_VARIANTS),
+        correction_mnli=FULL_CORRECTION,
+        augmentation_hans=FULL_CORRECTION,
+        augmentation_anli=FULL_CORRECTION,
+        amazon=FULL_AMAZON,
+    ),
+    "small": Settings(
+        scale="small",
+        base="minilm",
+        source="real",
+        sizes=Sizes(
+            nli_train=1500,
+            nli_few=300,
+            hans_train=1200,
+            reviews_train=800,
+            evaluated=600,
+            anli_pool=400,
+            reviews_anchors=500,
+        ),
+        recipes=_recipes(SMALL_RECIPE),
+        table1=Table1Settings(None, queries=2, depth=4, fast_depth=40, sample=20, candidates=(500, 50)),
+        hvp=HvpSettings(1, 1, (40, 60, 80, 100), (1, 4, 8), (1, 4), examples=300, solver=SMALL_HVP),
+        recall=RecallSettings(
+            4, 4, (10, 50, 100, 200, 500), (10, 100), dampings=(SMALL_NLI.damping, "auto"), curvature_examples=150
+        ),
+        correlations=CorrelationSettings(
+            2, 2, (50, 500), 100, fast=SMALL_NLI, full=SMALL_ORIGINAL, variants=SMALL_VARIANTS
+        ),
+        retraining=RetrainingSettings(
+            2, 2, 25, (5, 25), (150,), baselines=2, draws=1, fast=SMALL_NLI, full=SMALL_ORIGINAL
+        ),
+        simulatability=SimulatabilitySettings(4, 4, rates=12, points=4, k=250, solver=SMALL_NLI),
+        visualization=VisualizationSettings(
+            15, 15, k=100, nli_on_mnli=SMALL_NLI, nli_on_hans=SHORT_HANS, hans=SHORT_HANS
+        ),
+        correction_mnli=SMALL_CORRECTION,
+        augmentation_hans=SMALL_CORRECTION,
+        augmentation_anli=SMALL_CORRECTION,
+        amazon=CorrectionSettings(SMALL_NLI, anchors=50, points=50, steps=5, k=250, learning_rate=1e-2, watched=250),
+    ),
+    "smoke": Settings(
+        scale="smoke",
+        base="tiny",
+        source="made-up",
+        sizes=Sizes(96, 48, 72, 64, 60, anli_pool=24, reviews_anchors=20, hans_validation=0.2),
+        recipes=_recipes(SMOKE_RECIPE, hans=replace(SMOKE_RECIPE, epochs=5)),  # so that it is wrong of some
+        table1=Table1Settings(None, queries=2, depth=2, fast_depth=2, sample=4, candidates=(40, 10)),
+        hvp=HvpSettings(1, 1, (4, 8), (1, 4), (1, 2), examples=32, solver=SMOKE_SOLVER),
+        recall=RecallSettings(2, 2, (5, 20, 50), (5, 10), dampings=("auto",), decay=WEIGHT_DECAY),
+        correlations=CorrelationSettings(
+            2, 2, (10, 40), 20, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL, variants=SMOKE_VARIANTS
+        ),
+        retraining=RetrainingSettings(
+            2,
+            1,
+            5,
+            (1, 5),
+            (24, 40),
+            baselines=2,
+            draws=1,
+            fast=SMOKE_SOLVER,
+            full=SMOKE_ORIGINAL,
+            variants=SMOKE_VARIANTS,
+            variant_removed=(5,),
+        ),
+        simulatability=SimulatabilitySettings(
+            2, 1, rates=4, points=2, k=30, shown=2, solver=SMOKE_SOLVER, variants=SMOKE_VARIANTS
+        ),
+        visualization=VisualizationSettings(
+            3,
+            3,
+            k=10,
+            nli_on_mnli=SMOKE_SOLVER,
+            nli_on_hans=SMOKE_SOLVER,
+            hans=SMOKE_SOLVER,
+            variants=SMOKE_VARIANTS,
+        ),
+        correction_mnli=replace(SMOKE_CORRECTION, variants=SMOKE_VARIANTS[:1], variant_repeats=2),
+        augmentation_hans=SMOKE_CORRECTION,
+        augmentation_anli=replace(SMOKE_CORRECTION, variants=SMOKE_VARIANTS, variant_repeats=1),
+        amazon=CorrectionSettings(
+            SMOKE_SOLVER, anchors=6, points=6, steps=2, k=20, repeats=2, variants=SMOKE_VARIANTS, variant_repeats=2
+        ),
+    ),
+}
+
+
+def settings_for(scale: str, base: str | None = None) -> Settings:
+    """Return the settings of a scale, with another encoder where one is named.
+
+    >>> settings_for("full").hvp.depths[-1]
+    1300
+    """
+    if scale not in SCALES:
+        raise ConfigurationError(f"there is no scale {scale!r}: choose one of {', '.join(SCALES)}.")
+    made = SCALES[scale]
+    return made if base is None else Settings(**{**vars(made), "base": base})
