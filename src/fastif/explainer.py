@@ -19,12 +19,13 @@ from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selec
 from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
+from fastif.decay import DecayIn, WeightDecay
 from fastif.distributed import Team, share_of
 from fastif.errors import ConfigurationError, ModelError
 from fastif.explanation import Explanation, QueryExplanation, strongest
 from fastif.held import held_view
 from fastif.keeping import Keep, Tensors, nothing_kept
-from fastif.left_out import LeaveOneOut, LeftOut, few_of, left_out
+from fastif.left_out import LeaveOneOut, LeftOut, few_of, left_out, weights_in_mean
 from fastif.losses import PerExample, measure_name, resolve_measure
 from fastif.model import TorchModel
 from fastif.pieces import Pieces
@@ -61,6 +62,8 @@ class Explainer:
         hessian_data: the data that H is the mean over: what the model was trained on, where `train` is something else.
         measure: what of the query is explained: its "loss", its "margin", or a function (outputs, targets) -> (batch,).
         weight_decay: c of an objective with c/2 ||theta||^2.
+        weight_decay_in: "curvature" alone, or "everything": gradients of queries and of training examples have c theta
+            too, as the authors of FastIF do it (decay.py); their wd * sum(theta^2) is c = 2 wd.
         batch_size: examples (of a mean length) that go through the model together; None finds it. It changes speed and
             memory, not scores.
         progress: show how far long work is; None shows it on a terminal.
@@ -92,6 +95,7 @@ class Explainer:
         hessian_data: Any = None,
         measure: str | PerExample = "loss",
         weight_decay: float = 0.0,
+        weight_decay_in: DecayIn = "curvature",
         batch_size: int | None = None,
         progress: bool | Progress | None = None,
         prefix_cache: PrefixCache | None = DEFAULT_CACHE,
@@ -101,6 +105,7 @@ class Explainer:
         team: Team | None = None,
     ) -> None:
         check_arguments(model, solver, damping)
+        self._decay = WeightDecay(weight_decay, weight_decay_in, model)
         self.model = model
         self.train = model.read(train, "train")
         self._resources = Resources(model, precision, memory_budget, batch_size)
@@ -127,6 +132,7 @@ class Explainer:
             batch_size=self.batch_size,
             progress=self._progress,
             team=team,
+            decay=self._decay,
         )
         self._operator = CurvatureOperator(
             model,
@@ -180,6 +186,7 @@ class Explainer:
         With an exact solver the second is zero. With any other, H is taken to be zero outside of its strongest
         eigenvectors (`fastif.Lanczos` sets how many), which costs one pass for all examples, and overstates.
         """
+        self._decay.require_loss_alone("self-influence")
         self._check_weights()
         with self._resources.working():
             return self_influence(
@@ -197,12 +204,13 @@ class Explainer:
         A Newton step away from the trained weights (left_out.py), with the curvature that `self_influence_with_error`
         takes. `summarise` makes of a few examples what is to be kept of each, tensors by name.
         """
+        self._decay.require_loss_alone("leaving out")
         self._check_weights()
         with self._resources.working():
             system, damping = self._eigensystem, self.damping.value or 0.0
             few, share = few_of(self.model, self._seen), 1 / self._operator.examples
             leave = LeaveOneOut(self.model, system, damping=damping, share=share, few=few)
-            weights = self._weights_in_curvature()
+            weights = weights_in_mean(self._prepared[0], self._operator, self._seen)
 
             def make(chunks: Sequence[Tensor], before: int) -> list[Tensors]:
                 progress, size = offset(self._progress, before, len(self.train)), self.batch_size
@@ -214,15 +222,6 @@ class Explainer:
             made = self._pieces.over_examples(what, made_from, ids, total=len(ids), together=0, make=make)
             parts = [part for _, part in made]
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-
-    def _weights_in_curvature(self) -> Tensor:
-        """Return the weight of each training example in the mean that the curvature in use is; zero for others."""
-        solver = self._prepared[0]
-        used: CurvatureOperator = getattr(solver, "operator", self._operator)  # perhaps over fewer examples
-        weights = torch.zeros(len(self.train), dtype=torch.float64)
-        if used.data is self._seen and not isinstance(solver, Identity):
-            weights[used.ids] = 1 / used.examples
-        return weights
 
     def nearest(self, queries: Any, k: int) -> Tensor:
         """Return the k training examples nearest to each query in the input of the last linear layer, (queries, k).
@@ -236,13 +235,11 @@ class Explainer:
 
     def train_losses(self, ids: Tensor) -> Tensor:
         """Return the loss of some training examples."""
-        parts = []
+        parts, model = [], self.model
         with torch.no_grad():
             for batch in self._seen.batches(self.batch_size, ids):
-                placed = self.model.place(batch)
-                parts.append(
-                    self.model.losses(self.model.outputs(self.model.parameters, placed.inputs), placed.targets)
-                )
+                placed = model.place(batch)
+                parts.append(model.losses(model.outputs(model.parameters, placed.inputs), placed.targets))
         return torch.cat(parts).cpu()
 
     @property
@@ -263,7 +260,8 @@ class Explainer:
     def summary(self) -> str:
         """Return one line on how scores are made here."""
         kind = "" if self.damping.value is None else f"{self._operator.kind}, "
-        return f"{self.model!r}; {kind}{self.solver_description}; {self.damping}."
+        decay = self._decay.words(curved=bool(kind))
+        return f"{self.model!r}; {kind}{self.solver_description}; {self.damping}{decay and '; '}{decay}."
 
     def provenance(self) -> dict[str, Any]:
         """Return everything that scores depend on, as JSON can hold it."""
@@ -279,6 +277,7 @@ class Explainer:
             "curvature": self._operator.kind,
             "hessian_data_examples": self._operator.examples,
             "weight_decay": self._operator.weight_decay,
+            "weight_decay_in": self._decay.where,
             "measure": self._measure_name,
             "batch_size": self.batch_size,
             "precision": self._resources.precision,
@@ -345,7 +344,8 @@ class Explainer:
 
             held = getattr(solver, "vectors_held", VECTORS_IN_A_SOLVE)
             at_once = self._resources.queries_at_once(len(queries), held)
-            for block in queries.gradients(self._operator.jacobian.gradients, mean=reduce == "mean", at_once=at_once):
+            gradients_of = self._decay.of_queries(self._operator.jacobian.gradients)
+            for block in queries.gradients(gradients_of, mean=reduce == "mean", at_once=at_once):
                 if waiting and sum(map(vectors.width, waiting)) + vectors.width(block) > most:
                     score()
                 solutions.append(self._pieces.solve(solver, block, damping.value or 0.0))

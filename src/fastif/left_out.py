@@ -23,12 +23,14 @@ from torch import Tensor
 
 from fastif import vectors
 from fastif.batch import Batch
+from fastif.curvature import CurvatureOperator
 from fastif.data import Examples
 from fastif.derivatives import output_products
 from fastif.jacobian import CHECKED_EXAMPLES, Jacobian
 from fastif.keeping import Tensors
 from fastif.model import Model
 from fastif.progress import Progress, silent
+from fastif.solvers import Identity, PreparedSolver
 from fastif.solvers.eigen import EigenSystem
 
 MOST_OUTPUTS = 30  # up to so many, all outputs of an example may change; of more, those with the steepest loss
@@ -188,6 +190,15 @@ def left_out(
 def few_of(model: Model, data: Examples) -> Batch:
     """Return some placed examples to look at."""
     return model.place(data.batch(range(min(CHECKED_EXAMPLES, len(data)))))
+
+
+def weights_in_mean(solver: PreparedSolver, operator: CurvatureOperator, data: Examples) -> Tensor:
+    """Return the weight of each example in the mean that the curvature in use is; zero for those that are not in it."""
+    used: CurvatureOperator = getattr(solver, "operator", operator)  # perhaps over fewer examples
+    weights = torch.zeros(len(data), dtype=torch.float64)
+    if used.data is data and not isinstance(solver, Identity):
+        weights[used.ids] = 1 / used.examples
+    return weights
 
 
 def _without_own_curvature(inside: Tensor, bends: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from fastif.candidates import Ends, Nearest, Neighbours, PartHolder, Parts, Shar
 from fastif.candidates.parts import Ask
 from fastif.curvature import CurvatureOperator
 from fastif.data import Examples
+from fastif.decay import WeightDecay
 from fastif.distributed import Duties, Leader, Team, share_of, work
 from fastif.keeping import Tensors, nothing_kept
 from fastif.pieces import Make, Pieces
@@ -38,6 +39,8 @@ class Scanner:
         batch_size: examples that go through the model together.
         progress: hears how far it is.
         team: this process among others, None if there are none.
+        decay: what the gradients of training examples have of weight decay. It adds one number along each direction,
+            which comes on top of what is scored, kept or sent: pieces are the same wherever weight decay stands.
     """
 
     def __init__(
@@ -49,7 +52,9 @@ class Scanner:
         batch_size: int,
         progress: Progress,
         team: Team | None,
+        decay: WeightDecay,
     ) -> None:
+        self._decay = decay
         self._seen, self._resources, self._pieces = seen, resources, pieces
         self._batch_size, self._progress, self._team = batch_size, progress, team
         self._choices = Choices(resources.model, seen)
@@ -89,18 +94,20 @@ class Scanner:
         wanted = self._seen.everyone() if ids is None else ids
         what = "exact scores" if exact else "scores"
         table: Tensor | None = None
+        decay = self._decay.along(directions)
 
         def make(chunks: Sequence[Tensor], before: int) -> list[Tensors]:
             progress = offset(self._progress, before, len(wanted))
             return self._scored(chunks, directions, exact=exact, progress=progress)
 
         for positions, part in self._over("scan", what, directions, wanted, make, exact=exact):
+            values = _shifted(part["values"], decay)
             if len(positions) == len(wanted):  # all of them in their order, which need not be copied
-                table = part["values"]
+                table = values
                 continue
             if table is None:
-                table = part["values"].new_empty(vectors.width(directions), len(wanted))
-            table[:, positions] = part["values"]
+                table = values.new_empty(vectors.width(directions), len(wanted))
+            table[:, positions] = values
         return torch.empty(vectors.width(directions), 0, dtype=vectors.dtype(directions)) if table is None else table
 
     def _over(
@@ -131,6 +138,7 @@ class Scanner:
 
         for _, part in self._over("ends", what, directions, wanted, make, count=count):
             found.add(part["values"], part["ids"])
+        found.values = _shifted(found.values, self._decay.along(directions))  # the same for all: none is less of an end
         return found
 
     def _ends_of(
@@ -200,3 +208,8 @@ class Scanner:
         nearest = Nearest(1, by=by, features=features)
         model, size = self._resources.model, self._batch_size
         return [nearest.keys_of(model, self._seen, ids, batch_size=size) for ids in chunks]
+
+
+def _shifted(values: Tensor, by: Tensor | None) -> Tensor:
+    """Add a number to each row; what was given may be kept somewhere, and is left as it is."""
+    return values if by is None else values + by.to(values)[:, None]
