@@ -61,7 +61,7 @@ FULL_CORRECTION = CorrectionSettings(
 )
 NLI_VARIANTS = beside(NLI_ON_HANS.damping)
 SLICE_VARIANTS = (*NLI_VARIANTS, Variant("damping 50", damping=NLI_ON_MNLI.damping))  # the paper has one for each
-FULL_AMAZON = CorrectionSettings(SHORT_NLI, anchors=50, points=50, checkpoints=3, watched=2000, variants=NLI_VARIANTS)
+FULL_AMAZON = CorrectionSettings(SHORT_NLI, anchors=50, points=50, repeats=5, watched=2000, variants=NLI_VARIANTS)
 
 SCALES: dict[str, Settings] = {
     "full": Settings(
@@ -76,8 +76,8 @@ SCALES: dict[str, Settings] = {
         simulatability=SimulatabilitySettings(variants=NLI_VARIANTS),
         visualization=VisualizationSettings(nli_on_hans=SHORT_HANS, hans=SHORT_HANS, variants=SLICE_VARIANTS),
         correction_mnli=FULL_CORRECTION,
-        augmentation_hans=FULL_CORRECTION,
-        augmentation_anli=FULL_CORRECTION,
+        augmentation_hans=replace(FULL_CORRECTION, checkpoints=3),
+        augmentation_anli=replace(FULL_CORRECTION, checkpoints=3),
         amazon=FULL_AMAZON,
     ),
     "small": Settings(
