@@ -48,7 +48,8 @@ def faster_by_approximation(result: Result) -> Verdict:
     slow, fast = _slow_and_fast(result)
     original = Summary(slow["seconds"], slow["spread"] or 0.0, result["queries"])
     limit = figures_of_the_paper.TABLE_1[1000, "fast"].faster
-    return _faster(result, original, fast, limit=limit, words="Our own engine in full")
+    how = f" (extrapolated from {slow['depth']:,} steps)" if slow.get("extrapolated") else ""
+    return _faster(result, original, fast, limit=limit, words=f"Our own engine in full{how}")
 
 
 def _slow_and_fast(result: Result) -> tuple[Row, Row]:
