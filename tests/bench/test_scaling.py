@@ -63,7 +63,7 @@ def test_predictions_fall_with_gpus_and_rise_with_examples(measured):
     few, many = (predicted(gpu, Machine(), 10**8, gpus) for gpus in (4, 64))
     assert many["scan_s"] < few["scan_s"]
     assert predicted(gpu, Machine(), 10**9, 64)["scan_s"] > many["scan_s"]
-    assert predicted(gpu, Machine(link=1e6), 10**6, 64)["first"].startswith("the link")
+    assert predicted(gpu, Machine(bandwidth=1e6), 10**6, 64)["first"].startswith("the link")
 
 
 @pytest.mark.parametrize(("total", "ranks"), [(1, 1), (48, 2), (1000, 3), (1024, 3), (100_000, 7)])

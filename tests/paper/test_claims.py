@@ -57,6 +57,18 @@ def test_the_time_of_plain_torch_has_a_spread_of_its_own(spread, verdict):
     assert "extrapolated from a sample)" in found.why
 
 
+@pytest.mark.parametrize(("naive", "verdict"), [(1000.0, HOLDS), (700.0, FAILS)])
+def test_a_prediction_for_four_gpus_is_told_and_decides_nothing(naive, verdict):
+    result = times(naive=naive, slow=10.0, fast=10.0)
+    assert "predicted" not in judged("speed", result).why
+    result["rows"][-1]["predicted"] = {"seconds": 5.0}
+    found = judged("speed", result)
+    assert found.outcome is verdict
+    assert found.ours.startswith(f"{naive / 10:.0f}")  # of what was measured
+    assert f"On four GPUs 5.00 s are predicted, {naive / 5:.0f}x" in found.why
+    assert "predicted" not in judged("speed-on-one", result).why
+
+
 def test_numbers_that_are_all_the_same_decide_nothing():
     assert above(Interval(1.0, 1.0, 1.0, 9)) is UNKNOWN
     assert above(mean_interval([0.1 + 0.2, 0.3, 0.3])) is UNKNOWN  # but for rounding
@@ -73,6 +85,13 @@ def test_numbers_that_are_all_the_same_decide_nothing():
 )
 def test_speed_of_the_approximations_is_that_of_one_engine(result, verdict):
     assert judged("speed-on-one", result).outcome is verdict
+
+
+def test_a_time_of_our_own_that_was_extrapolated_is_said_to_be():
+    result = times(naive=1.0, slow=400.0, fast=10.0)
+    assert "extrapolated" not in judged("speed-on-one", result).why
+    result["rows"][0] |= {"extrapolated": True, "depth": 20}
+    assert "in full (extrapolated from 20 steps) 400 s" in judged("speed-on-one", result).why
 
 
 def recalls(few, many, *, harmful=(0.5, 0.5), helpful=(0.5, 0.5), deviation=0.05, points=20):

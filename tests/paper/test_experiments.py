@@ -17,7 +17,7 @@ from fastif.apps.iteration.watching import Part
 from fastif.errors import DataError
 from fastif.intervals import paired_interval
 from fastif.keeping import nothing_kept
-from fastif.paper import amazon, changes, correction, recall, retraining, simulatability, visualization
+from fastif.paper import amazon, changes, correction, recall, retraining, simulatability, table1, visualization
 from fastif.paper.context import Context
 from fastif.paper.endings import ends_of, with_rows_error
 from fastif.paper.experiments import EXPERIMENTS, find
@@ -54,6 +54,37 @@ def test_table1_has_every_cell_and_says_what_was_extrapolated(results):
     ]
     assert all(row["extrapolated"] and row["depth"] == 2 for row in rows)
     assert all(row["naive_s"] > 0 and row["spread"] is not None for row in rows)
+
+
+def test_what_four_gpus_would_take_is_predicted_and_said_to_be(results, laboratory):
+    result = results("table1")["result"]
+    alone, parameters = result["one_repeat"], result["case"]["parameters"]
+    assert (alone["B"], alone["T"], alone["depth"]) == (1, 1, 2)
+    for row in result["rows"]:
+        assert ("predicted" in row) == (row["kind"] == "fast")
+        if row["kind"] == "fast":
+            sending = 5e-5 + 1.5 * 4 * 4 * parameters / 25e9
+            rest = row["seconds"] - row["solving_s"] - row["scoring_s"]
+            assert rest >= 0
+            assert row["scoring_s"] > 0
+            assert row["predicted"]["seconds"] == pytest.approx(
+                alone["solving_s"] + sending + row["scoring_s"] / 4 + rest
+            )
+    words = (laboratory.out / "table1" / "table.md").read_text()
+    for said in ("| ours on four GPUs, predicted |", "Predicted, and not run", "25 GB/s", "50 us"):
+        assert said in words
+
+
+def test_a_table_of_before_predictions_has_dashes_in_their_place(results):
+    result = results("table1")["result"]
+    rows = [{key: value for key, value in row.items() if key != "predicted"} for row in result["rows"]]
+    old = {**{key: value for key, value in result.items() if key != "one_repeat"}, "rows": rows}
+    words = table1.table(old)
+    assert words.count("| - |") == len(rows)
+    assert "not run" not in words
+    assert table1.draw(old)
+    (figure,) = table1.draw(result).values()
+    assert table1.PREDICTED in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def test_the_time_of_plain_torch_is_a_mean_over_samples_with_a_spread(results):

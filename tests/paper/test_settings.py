@@ -8,6 +8,7 @@ from fastif.errors import ConfigurationError
 from fastif.paper.scales import SCALES, settings_for
 from fastif.paper.settings import MODELS
 from fastif.paper.solver_settings import SolverSettings
+from fastif.solvers.steps import FEWEST_STEPS
 
 NAMES = (
     "table1",
@@ -56,6 +57,13 @@ def test_full_is_the_appendix_table_of_key_details():
     assert full.recall.methods == ("features", "head-gradient", "gradient-dot", "random")
     assert (full.amazon.anchors, full.amazon.points) == (50, 50)
     assert (full.sizes.anli_pool, full.sizes.hans_validation) == (2400, 0.01)
+
+
+def test_table1_at_full_runs_few_steps_of_the_original_but_as_many_as_are_recorded():
+    full = settings_for("full").table1
+    assert (full.examples, full.queries, full.candidates) == (392_702, 10, (10_000, 1000))
+    assert FEWEST_STEPS <= full.depth == 20  # fewer would be launched one by one, which takes longer
+    assert (full.sample, full.naive_rounds) == (50, 3)
 
 
 def test_damp_scale_and_depth_are_those_of_the_authors():

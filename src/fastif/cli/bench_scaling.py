@@ -51,7 +51,7 @@ def scaling(
 ) -> None:
     """Stages of an explanation by 1, 2, 4 processes of one thread; with --predict, what follows for several GPUs."""
     if predict:
-        _predict(figures, Machine(link=1e9 * link, disk=1e9 * disk))
+        _predict(figures, Machine(bandwidth=1e9 * link, disk=1e9 * disk))
         return
     kind = pick_device(device).type
     size: dict[str, Any] = {"rounds": rounds, "depth": depth, "seed": seed}

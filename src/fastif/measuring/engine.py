@@ -62,24 +62,41 @@ class SharedCache(PrefixCache):
 
 
 class Stopwatch:
-    """Takes the time of each stage that an explainer reports; a `Progress`."""
+    """Takes the time of each run of a stage that an explainer reports; a `Progress`.
+
+    Some solvers say that they are at 0 before their first step and again after it: a run begins with the first of
+    these, so that all of its steps are in its time, and what is laid out for them too.
+    """
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, list[float]] = {}
         self._started: dict[str, float] = {}
+        self._heard: dict[str, int] = {}
 
     def __call__(self, stage: str, done: int, total: int, /) -> None:
         """Hear that `done` of `total` of a stage is finished."""
-        if done == 0:
+        before = self._heard.get(stage)
+        self._heard[stage] = done
+        if done == 0 and before != 0:
             synchronize()
             self._started[stage] = time.perf_counter()
         elif done == total and stage in self._started:
             synchronize()
-            self.seconds[stage] = time.perf_counter() - self._started[stage]
+            self.seconds.setdefault(stage, []).append(time.perf_counter() - self._started.pop(stage))
 
     def of(self, stage: str) -> float | None:
         """Return how long a stage took when it last ran, None if it did not."""
-        return self.seconds.get(stage)
+        return self.seconds[stage][-1] if stage in self.seconds else None
+
+    def first(self, stage: str) -> float | None:
+        """Return how long a stage took when it first ran since the last `forget`, None if it did not."""
+        return self.seconds[stage][0] if stage in self.seconds else None
+
+    def forget(self) -> None:
+        """Forget what was heard so far."""
+        self.seconds.clear()
+        self._started.clear()
+        self._heard.clear()
 
 
 @dataclass(frozen=True)

@@ -63,9 +63,9 @@ class Table1Settings:
 
     examples: int | None = 392_702
     queries: int = 10
-    depth: int = 1000
+    depth: int = 20
     fast_depth: int = 1000
-    sample: int = 100
+    sample: int = 50
     candidates: tuple[int, int] = (10_000, 1000)
     naive_rounds: int = 3
 

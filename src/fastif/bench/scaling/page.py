@@ -6,7 +6,6 @@ from typing import Any
 from fastif.bench import index, scaling
 from fastif.bench.scaling.predict import (
     LISSA,
-    NUMBER,
     STATE_NUMBER,
     WIDTH,
     Gpu,
@@ -17,6 +16,7 @@ from fastif.bench.scaling.predict import (
     sent,
     table,
 )
+from fastif.measuring.link import NUMBER
 from fastif.measuring.words import markdown, seconds
 
 Run = dict[str, Any]
@@ -104,9 +104,9 @@ def checked(run: Run) -> str:
     ]
     counts = sorted({row["processes"] for row in run["link"]})
     links = "; ".join(
-        f"{count} processes: {1e6 * latency:.0f} us and {bandwidth / 1e9:.1f} GB/s"
+        f"{count} processes: {1e6 * link.latency:.0f} us and {link.bandwidth / 1e9:.1f} GB/s"
         for count in counts
-        for latency, bandwidth in [fitted_link(run, count)]
+        for link in [fitted_link(run, count)]
     )
     columns = ["stage", "processes", "measured", "by the model", "ratio", "bytes counted", "bytes by the formula"]
     return markdown(columns, rows) + f"\n\nThe link between these processes, from all-reduces alone: {links}."
@@ -124,6 +124,7 @@ def predictions(runs: list[Run], machine: Machine | None = None) -> list[str]:
 
 def _assumptions(gpu: Gpu, machine: Machine) -> str:
     encode, scan, other = (f"{1e6 * each:.1f} us" for each in (gpu.encode, gpu.scan, gpu.scan_from_memory))
+    link = f"{machine.bandwidth / 1e9:g}"
     return f"""Nothing below was run on several GPUs. `fastif bench scaling --predict` prints it, with other links and
 disks by `--link` and `--disk`. It assumes that
 
@@ -132,7 +133,7 @@ disks by `--link` and `--disk`. It assumes that
   example have {gpu.state_bytes / 1e3:.0f} kB, as those of an NLI pair, and there are {gpu.parameters:,} parameters;
 - a product with the curvature takes {gpu.product_in_scans:.1f} times a scan, as in the measurement above. A solve takes
   some tens of them, usually over a sample of the examples; the table has one over all;
-- each process sends and receives {machine.link / 1e9:g} GB/s, and a call takes {1e6 * machine.latency:g} us; a disk for
+- each process sends and receives {link} GB/s, and a call takes {1e6 * machine.latency:g} us; a disk for
   each process gives {machine.disk / 1e9:g} GB/s; states may take {machine.gpu_memory / 1e9:g} GB of a GPU, and if that
   is too little {machine.memory / 1e9:g} GB of main memory for each;
 - nothing is sent while something is computed; LiSSA has as many repeats as there are GPUs, each on one. What its steps
@@ -156,6 +157,6 @@ def _breaks(gpu: Gpu, machine: Machine) -> str:
   [candidates](candidates.md).
 - **All-reduce.** That of a product neither grows with the number of examples nor falls with that of GPUs. That of LiSSA
   brings all T repeats to all, for their standard error: with a repeat for each of {MANY_GPUS} GPUs each link carries
-  {carried / 1e9:.1f} GB for a query, which takes {seconds(carried / machine.link)}.
+  {carried / 1e9:.1f} GB for a query, which takes {seconds(carried / machine.bandwidth)}.
 - **Chunks.** A chunk of at most 8,192 examples is the smallest part that is dealt out: 64 GPUs want half a million
   examples and more."""

@@ -1,20 +1,21 @@
 """What follows from the measurements for other sizes: a model of a few constants. Predictions, and called so.
 
 Time of a stage = examples of the fullest process x time by example + calls x latency + bytes of a link / its bandwidth.
-An all-reduce of b bytes among G is taken as a ring, 2 (G - 1) / G x b through each link; a broadcast as b; results of
-others as what arrives at the leader. Which process holds how many examples is counted as the library deals them out.
+An all-reduce is taken as a ring (measuring/link.py), a broadcast of b bytes as b; results of others as what arrives at
+the leader. Which process holds how many examples is counted as the library deals them out.
 Knows figures of runs, and measures nothing.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
+from fastif.measuring.link import NUMBER, Link, bytes_of, ring
 from fastif.measuring.words import markdown, seconds, size
 from fastif.shares import Share
 
 Run = dict[str, Any]
 EXAMPLES, GPUS = (10**6, 10**7, 10**8, 10**9), (4, 8, 64)
-NUMBER, STATE_NUMBER = 4, 2  # bytes: of a vector's entry and a score, of a state in half precision
+STATE_NUMBER = 2  # bytes of a state's entry in half precision
 WIDTH = 768  # of a state, BERT-base
 
 
@@ -22,19 +23,15 @@ LISSA = "LiSSA repeats"  # how the names of its stages begin
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What is assumed of the hardware.
+class Machine(Link):
+    """What is assumed of the hardware, beside the link.
 
     Args:
-        link: bytes a second into and out of a process.
-        latency: seconds of a call.
         disk: bytes a second that a process reads stored states with.
         gpu_memory: bytes of a GPU that states may take.
         memory: bytes of main memory for each GPU that states may take.
     """
 
-    link: float = 25e9
-    latency: float = 5e-5
     disk: float = 3e9
     gpu_memory: float = 90e9
     memory: float = 200e9
@@ -65,16 +62,15 @@ def fullest(total: int, ranks: int) -> int:
 
 def sent(stage: str, plan: dict[str, Any], parameters: int, examples: int, ranks: int) -> dict[str, float]:
     """Return the calls and bytes of a stage by the formula of the page: `tensors` as counted, `link` as carried."""
-    block = NUMBER * parameters * plan["queries"]
+    block = bytes_of(parameters, vectors=plan["queries"])
     if ranks == 1 or stage == "frozen layers":
         return {"calls": 0, "tensors": 0, "link": 0}
-    ring = 2 * (ranks - 1) / ranks
     if stage == "conjugate gradients":
         products = plan["products"] + 1  # the last for the residual
-        return {"calls": 2 * products, "tensors": 2 * products * block, "link": products * (1 + ring) * block}
+        return {"calls": 2 * products, "tensors": 2 * products * block, "link": products * (1 + ring(ranks)) * block}
     if stage.startswith(LISSA):
-        repeats = plan["lissa_repeats"]
-        return {"calls": 2, "tensors": (1 + repeats) * block, "link": (1 + ring * repeats) * block}
+        together = bytes_of(parameters, vectors=plan["queries"] * plan["lissa_repeats"])
+        return {"calls": 2, "tensors": block + together, "link": block + ring(ranks) * together}
     share = Share(0, ranks, examples)
     chunks = -(-examples // share.chunk)
     others = sum(min(share.chunk, examples - n * share.chunk) for n in range(chunks) if n % ranks)
@@ -99,18 +95,17 @@ def check(run: Run) -> list[dict[str, Any]]:
         else:
             share = fullest(case["examples"], ranks) / case["examples"]
         it = sent(stage, plan, case["parameters"], case["examples"], ranks)
-        latency, link = fitted_link(run, ranks)
-        modelled = alone[stage] * share + it["calls"] * latency + it["link"] / link
+        modelled = alone[stage] * share + fitted_link(run, ranks).seconds(it["calls"], it["link"])
         rows.append({"stage": stage, "processes": ranks, "measured": row["seconds"], "modelled": modelled})
         rows[-1] |= {"formula": it["tensors"], "bytes": row["bytes"]}
     return rows
 
 
-def fitted_link(run: Run, ranks: int) -> tuple[float, float]:
-    """Return the latency and the bandwidth that the two all-reduces of a run show."""
+def fitted_link(run: Run, ranks: int) -> Link:
+    """Return the link that the two all-reduces of a run show."""
     small, large = sorted((row for row in run["link"] if row["processes"] == ranks), key=lambda row: row["bytes"])
-    carried = 2 * (ranks - 1) / ranks * (large["bytes"] - small["bytes"])
-    return small["seconds"], carried / max(1e-9, large["seconds"] - small["seconds"])
+    carried = ring(ranks) * (large["bytes"] - small["bytes"])
+    return Link(carried / max(1e-9, large["seconds"] - small["seconds"]), small["seconds"])
 
 
 def gpu_of(runs: list[Run], run: Run) -> Gpu | None:
@@ -145,7 +140,7 @@ def predicted(gpu: Gpu, machine: Machine, examples: int, ranks: int) -> dict[str
     scanned, solved, repeated = (
         sent(stage, one, gpu.parameters, examples, ranks) for stage in ("scoring", "conjugate gradients", LISSA)
     )
-    carried = [it["calls"] * machine.latency + it["link"] / machine.link for it in (scanned, solved, repeated)]
+    carried = [machine.seconds(it["calls"], it["link"]) for it in (scanned, solved, repeated)]
     product = max(computing * gpu.product_in_scans, reading) + carried[1]
     scan = max(computing, reading) + carried[0]
     return {
