@@ -55,7 +55,7 @@ class Iteration:
         sets: the data. As `iteration.sets` it is seen from above the frozen layers, and can be given to others so.
         plan: the knobs.
         options: of the explainers (solver, damping, batch_size, precision, memory_budget, curvature, weight_decay,
-            weight_decay_in), and prefix_cache. Steps are on the loss alone, wherever weight decay stands in the ranking.
+            weight_decay_in), and prefix_cache. Steps are on the loss alone, whatever ranks them.
         keep: where steps are kept, so that a run which was killed can go on: `RunStore.piece`.
         progress: called as progress(stage, done, total).
     """
