@@ -63,6 +63,8 @@ def main(asked: dict[str, Any]) -> None:
         "damping": asked.get("damping", 0.3),
         "candidates": fastif.Nearest(6, by=asked["nearest"]) if "nearest" in asked else "all",
     }
+    if "decay" in asked:
+        options |= {"weight_decay": asked["decay"], "weight_decay_in": "everything"}
     device = asked.get("device", "cpu")
     model, train, queries = problem(asked["case"], dtype, device)
     if "few" in asked:

@@ -53,6 +53,11 @@ def test_the_strongest_alone_are_those_of_one_process() -> None:
     assert compared(2, case="mlp_dropout", solver="cg", top=1)["error"] < 1e-9
 
 
+@pytest.mark.parametrize("top", [None, pytest.param(1, marks=pytest.mark.slow)])
+def test_weight_decay_in_everything_is_counted_once(top: int | None) -> None:
+    assert compared(2, case="mlp_dropout", solver="cg", decay=0.2, top=top)["error"] < 1e-9
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("asked", EVERY, ids=str)

@@ -54,8 +54,8 @@ class Iteration:
         model: a `TorchModel`, or anything with its methods. It is never changed.
         sets: the data. As `iteration.sets` it is seen from above the frozen layers, and can be given to others so.
         plan: the knobs.
-        options: of the explainers (solver, damping, batch_size, precision, memory_budget, curvature, weight_decay), and
-            prefix_cache.
+        options: of the explainers (solver, damping, batch_size, precision, memory_budget, curvature, weight_decay,
+            weight_decay_in), and prefix_cache. Steps are on the loss alone, whatever ranks them.
         keep: where steps are kept, so that a run which was killed can go on: `RunStore.piece`.
         progress: called as progress(stage, done, total).
     """
