@@ -25,8 +25,8 @@ from fastif.paper.figures_of_the_paper import CORRELATIONS
 from fastif.paper.harness import Laboratory
 from fastif.paper.points import choose_points
 from fastif.paper.publishing import SLIM
-from fastif.paper.scored import Search, System
 from fastif.paper.scales import settings_for
+from fastif.paper.scored import Search, System
 from fastif.paper.solver_settings import SolverSettings
 from fastif.paper.verdicts import most_rows_error
 from fastif.store import RunStore
@@ -118,19 +118,16 @@ def test_recall_counts_what_candidates_hold(laboratory, results):
     )
     context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
     values = context.explainer(model, solver="auto").scores(points.examples).values
+    rows = results("recall")["result"]["rows"]
     for method in ("features", "head-gradient"):
         for k in (5, 20):
             candidates = fastif.Nearest(k, by=method)
             chosen = context.explainer(model, candidates=candidates, solver=fastif.Identity()).scores(points.examples)
             truth = values.abs().argsort(dim=1, descending=True)
             slow = [metrics.recall_at(chosen.train_ids[row], truth[row], 5) for row in range(settings.right)]
-            (row,) = recall.pick(
-                results("recall")["result"]["rows"], method=method, k=k, m=5, sign="absolute", prediction="right"
-            )
+            (row,) = recall.pick(rows, damping="auto", method=method, k=k, m=5, sign="absolute", prediction="right")
             assert row["mean"] == pytest.approx(sum(slow) / len(slow))
-    everyone = recall.pick(
-        results("recall")["result"]["rows"], method="random", m=10, sign="absolute", prediction="wrong"
-    )
+    everyone = recall.pick(rows, damping="auto", method="random", m=10, sign="absolute", prediction="wrong")
     assert [row["k"] for row in everyone] == sorted(row["k"] for row in everyone)
     assert math.isclose(everyone[-1]["points"], settings.wrong)
 
@@ -150,7 +147,7 @@ def test_recalls_of_harmful_and_helpful_points_are_paired_by_query(results):
 
 def test_correlations_are_of_the_retrieved_points_and_of_the_strongest(results):
     result = results("correlations")["result"]
-    assert len(result["rows"]) == 4 * (3 + 3) * 2  # queries, comparisons and those beside, retrieved and top
+    assert len(result["rows"]) == 4 * (3 + 4) * 2  # queries, comparisons and those beside, retrieved and top
     assert all(-1 <= row[key] <= 1 for row in result["rows"] for key in ("pearson", "spearman", "kendall"))
     assert min(row["pearson"] for row in result["rows"] if row["comparison"] in CORRELATIONS) > 0.9
     shares = torch.tensor([row["top_retrieved"] for row in result["rows"]])
@@ -165,9 +162,15 @@ def test_other_dampings_and_the_product_of_gradients_are_correlated_with_full(la
     context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
     full = context.explainer(model, solver=wanted.full.solver(0), curvature="hessian").scores(points.examples).values
     others = {
-        "damping 5000, against full": {"solver": wanted.others[0].solver(1), "curvature": "hessian"},
+        "damping 50000, against full": {"solver": "auto", "damping": 5e4},
         "automatic damping, against full": {"solver": "auto"},
         "gradient dot product, against full": {"solver": fastif.Identity()},
+        "weight decay in the gradients, against full": {
+            "solver": wanted.fast.solver(1),
+            "curvature": "hessian",
+            "weight_decay": 0.01,
+            "weight_decay_in": "everything",
+        },
     }
     for comparison, options in others.items():
         with warnings.catch_warnings():
@@ -207,6 +210,26 @@ def test_retraining_removes_what_each_system_found(laboratory, results):
             assert set(one.ids) == set(order[: one.count].tolist())
 
 
+def test_other_ways_to_rank_remove_points_of_their_own_and_are_told_apart(laboratory, results):
+    result, wanted = results("retraining")["result"], laboratory.settings.retraining
+    (name, done), *rest = retraining.by_variant(result).items()
+    assert (name, rest) == (wanted.variants[0].name, [])
+    assert name not in {one.system for one in retraining.retrained(result).removals}
+    own = [one for one in done.removals if one.query is not None]
+    assert {one.count for one in own} == set(wanted.variant_removed)
+    assert len(own) == 3 * 2
+    model = laboratory.models.get("nli-3-few")
+    context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
+    explainer = context.explainer(model, solver=fastif.Identity(), candidates=fastif.Nearest(24, by="features"))
+    texts = [one["text"] for one in result["points"]]
+    table = laboratory.data.some(laboratory.data.nli_dev(3))
+    scores = explainer.scores(table.take(table.texts.index(text) for text in texts))
+    for one in own:
+        order = scores.values[one.query].argsort(descending=one.kind == "harmful")
+        assert set(one.ids) == set(scores.train_ids[one.query, order[: one.count]].tolist())
+    assert f"| {name} | 3 |" in (laboratory.out / "retraining/table.md").read_text()
+
+
 def test_a_retraining_on_everything_from_the_seed_of_the_model_gives_that_model(results):
     done = retraining.retrained(results("retraining")["result"])
     torch.testing.assert_close(done.losses[0, 0], done.before, rtol=1e-4, atol=1e-5)
@@ -223,6 +246,22 @@ def test_a_simulator_is_stepped_with_true_and_with_predicted_labels(results):
     assert float(true.changes[..., 0].abs().max()) < float(true.changes[..., -1].abs().max())  # a larger rate does more
 
 
+def test_points_that_are_found_otherwise_step_the_same_simulator(laboratory, results):
+    result = results("simulatability")["result"]
+    papers = simulatability.simulated(result["variants"]["true"]).by_group()
+    (found,) = result["ranked_otherwise"].values()
+    assert found["least"] >= laboratory.settings.simulatability.points
+    random = [kind for kind in papers[0]["over_all_rates"] if kind.startswith("random")]
+    for one, other in zip(papers, found["groups"], strict=True):
+        for kind in random:  # the same draws, labels and simulator
+            assert one["over_all_rates"][kind] == other["over_all_rates"][kind]
+    one, other = ([group["over_all_rates"]["harmful"] for group in groups] for groups in (papers, found["groups"]))
+    assert one != other
+    assert "| automatic damping |" in (laboratory.out / "simulatability/table.md").read_text()
+    none = {**result, "ranked_otherwise": {"odd": {"least": 1}}}
+    assert "| odd | a point has but 1 of one sign | - |" in simulatability.table(none)
+
+
 def test_points_without_enough_of_both_signs_are_told(laboratory, tmp_path):
     model, solver = laboratory.models.get("nli-3-few"), SolverSettings(0.1, 500, depth=2, repeats=1)
     with RunStore.begin(tmp_path / "search", {"command": "search"}) as store:
@@ -230,6 +269,31 @@ def test_points_without_enough_of_both_signs_are_told(laboratory, tmp_path):
         search = Search(context, model, [System("fast", solver, 0, 10)], least=6)  # of each sign, of 10
         with pytest.raises(DataError, match=r"have at least 6 helpful and 6 harmful .* Take more candidates"):
             search.run(right=1, wrong=0)
+
+
+def test_edges_that_are_scored_otherwise_are_counted_by_slice(laboratory, results):
+    part = results("visualization")["result"]["models"]["nli-2"]
+    papers, scan, decay = part["variants"].values()
+    for row in papers:
+        mine = [each for each in visualization.by_point(part) if each["slice"] == row["slice"]]
+        assert row["share_helpful"] == pytest.approx(sum(each["share_helpful"] for each in mine) / len(mine))
+    assert len(scan) == len(papers) == len(decay) == len(part["comparison"]["slices"])
+    model = laboratory.models.get("nli-2")
+    wanted = laboratory.settings.visualization
+    context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
+    first = part["queries"][0]
+    same = [each for each in part["queries"] if each["slice"] == first["slice"]]
+    hans = laboratory.data.some(laboratory.data.hans_test())
+    queries = hans.take(hans.texts.index(each["text"]) for each in same)
+    explainer = context.explainer(model, solver=wanted.nli_on_hans.solver(0), curvature="hessian")
+    shares = []
+    for values in explainer.scores(queries).values:  # the ten strongest of all
+        strongest = values[values.abs().argsort(descending=True)[:10]]
+        shares.append(float((strongest < 0).double().mean()))
+    assert scan[0]["share_helpful"] == pytest.approx(sum(shares) / len(shares))
+    words = (laboratory.out / "visualization/table.md").read_text()
+    assert "| weight decay in the gradients |" in words
+    assert "| all points, not the nearest alone |" in words
 
 
 def test_edges_of_wrong_points_are_counted_and_correlated_as_slowly_as_one_can(laboratory, results):
@@ -247,7 +311,7 @@ def test_edges_of_wrong_points_are_counted_and_correlated_as_slowly_as_one_can(l
             harmful = [value for row in mine for value in values[row] if value > 0]
             for found, slow in ((each["helpful"], helpful), (each["harmful"], harmful)):
                 assert found["edges"] == len(slow)
-                assert found["mean"] == pytest.approx(sum(slow) / len(slow))
+                assert found["mean"] == (pytest.approx(sum(slow) / len(slow)) if slow else None)
             touching = {}
             for row in mine:
                 for index, value in zip(ids[row], values[row], strict=True):
@@ -426,7 +490,7 @@ def test_repeats_from_one_model_are_not_taken_for_other_models(results):
     assert row["count"] == 3
 
 
-@pytest.mark.parametrize(("name", "count"), [("augmentation-anli", 4), ("correction-mnli", 1)])
+@pytest.mark.parametrize(("name", "count"), [("augmentation-anli", 6), ("correction-mnli", 1)])
 def test_other_ways_to_rank_share_draws_with_the_papers(name, count, results, laboratory):
     result = results(name)["result"]
     wanted = getattr(laboratory.settings, name.replace("-", "_"))
@@ -462,13 +526,16 @@ def test_a_variant_changes_what_it_is_named_for(laboratory):
     context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
     wanted = settings_for("full").correction_mnli
     papers = correction.Ranking(context, wanted)
-    dot, small, own, scan = (replace(papers, variant=variant) for variant in wanted.variants)
+    dot, small, own, head, scan, decay = (replace(papers, variant=variant) for variant in wanted.variants)
     assert (papers.plan(5000).effect, papers.plan(5000).nearest, papers.plan(5000).repeats) == ("retrain", 1000, 5)
     assert papers.options["damping"] == 5000
     assert (dot.plan(5000).effect, dot.plan(5000).nearest, dot.plan(5000).repeats) == ("finetune-step", 1000, 3)
     assert (small.options["damping"], small.plan(5000).effect) == (50, "retrain")
     assert (own.options["damping"], own.plan(5000).effect) == ("auto", "retrain")
     assert (scan.plan(5000).nearest, scan.options["damping"]) == (None, 5000)
+    assert (papers.plan(5000).nearest_by, head.plan(5000).nearest_by) == ("features", "head-gradient")
+    assert "weight_decay" not in papers.options
+    assert (decay.options["weight_decay"], decay.options["weight_decay_in"]) == (0.01, "everything")
 
 
 def test_the_rows_of_a_test_set_are_looked_at_where_walks_end(results, laboratory):

@@ -23,7 +23,7 @@ from fastif.paper.simulatability import simulated
 from fastif.paper.visualization import by_point
 
 Result = dict[str, Any]
-DIGITS = 6  # of curves; single numbers keep all of theirs, so that tables are the same to the last digit
+DIGITS = 8  # of curves; single numbers keep all of theirs, so that tables are the same to the last digit
 LONG = 200_000  # characters, beyond which curves of single repeats are left out too
 LINE = 160
 NOT_SHOWN = "-validation"  # pictures of the sets that anchors are drawn from

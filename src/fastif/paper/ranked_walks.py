@@ -46,7 +46,7 @@ class Ranking:
             effect="finetune-step" if variant.gradient_dot else "retrain",
             nearest=None if variant.scan else min(wanted.k, pool),
             nearest_by=variant.by,
-            repeats=wanted.repeats if variant is PAPERS else wanted.variant_repeats,
+            repeats=wanted.repeats if variant is PAPERS else min(wanted.repeats, wanted.variant_repeats),
             seed=self.context.seed,
         )
 

@@ -39,7 +39,7 @@ FEW_RECIPE = Recipe(epochs=5, batch_size=32, learning_rate=1e-4, weight_decay=0.
 SMALL_RECIPE = Recipe(epochs=3, batch_size=32, learning_rate=2e-4, weight_decay=0.005, dev_share=0.0, max_length=96)
 SMOKE_RECIPE = Recipe(epochs=12, batch_size=16, learning_rate=5e-3, weight_decay=0.005, dev_share=0.0, max_length=48)
 
-# the paper's lambda, with a larger damp and a smaller scale: the same fixed point, as close to it in fewer steps
+# the paper's lambda with a larger damp and a smaller scale: the same fixed point, as near to it in fewer steps
 SHORT_NLI = SolverSettings(0.01, 5e3, 500)
 SHORT_HANS = SolverSettings(0.2, 2.5e4, 25)
 SHORT_ORIGINAL = SolverSettings(0.02, 2.5e3, 250, batch_size=128, repeats=1)
@@ -71,7 +71,7 @@ SCALES: dict[str, Settings] = {
         sizes=Sizes(),
         recipes=_recipes(FULL_RECIPE, nli_3_few=FEW_RECIPE),
         recall=RecallSettings(decay=WEIGHT_DECAY),
-        correlations=CorrelationSettings(5, 5, variants=NLI_VARIANTS),
+        correlations=CorrelationSettings(full=SHORT_ORIGINAL, variants=NLI_VARIANTS),
         retraining=RetrainingSettings(full=SHORT_ORIGINAL, k=(1000,), variants=NLI_VARIANTS, baselines=3),
         simulatability=SimulatabilitySettings(variants=NLI_VARIANTS),
         visualization=VisualizationSettings(nli_on_hans=SHORT_HANS, hans=SHORT_HANS, variants=SLICE_VARIANTS),
@@ -136,11 +136,11 @@ SCALES: dict[str, Settings] = {
             draws=1,
             fast=SMOKE_SOLVER,
             full=SMOKE_ORIGINAL,
-            variants=SMOKE_VARIANTS,
+            variants=SMOKE_VARIANTS[:1],
             variant_removed=(5,),
         ),
         simulatability=SimulatabilitySettings(
-            2, 1, rates=4, points=2, k=30, shown=2, solver=SMOKE_SOLVER, variants=SMOKE_VARIANTS
+            2, 1, rates=4, points=2, k=30, shown=2, solver=SMOKE_SOLVER, variants=SMOKE_VARIANTS[2:3]
         ),
         visualization=VisualizationSettings(
             3,
@@ -149,13 +149,13 @@ SCALES: dict[str, Settings] = {
             nli_on_mnli=SMOKE_SOLVER,
             nli_on_hans=SMOKE_SOLVER,
             hans=SMOKE_SOLVER,
-            variants=SMOKE_VARIANTS,
+            variants=SMOKE_VARIANTS[-2:],
         ),
         correction_mnli=replace(SMOKE_CORRECTION, variants=SMOKE_VARIANTS[:1], variant_repeats=2),
         augmentation_hans=SMOKE_CORRECTION,
         augmentation_anli=replace(SMOKE_CORRECTION, variants=SMOKE_VARIANTS, variant_repeats=1),
         amazon=CorrectionSettings(
-            SMOKE_SOLVER, anchors=6, points=6, steps=2, k=20, repeats=2, variants=SMOKE_VARIANTS, variant_repeats=2
+            SMOKE_SOLVER, anchors=6, points=6, steps=2, k=20, repeats=2, variants=SMOKE_VARIANTS[-1:], variant_repeats=2
         ),
     ),
 }
