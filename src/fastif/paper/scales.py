@@ -41,15 +41,16 @@ SMOKE_RECIPE = Recipe(epochs=12, batch_size=16, learning_rate=5e-3, weight_decay
 
 # the paper's lambda with a larger damp and a smaller scale: the same fixed point, as near to it in fewer steps
 SHORT_NLI = SolverSettings(0.01, 5e3, 500)
-SHORT_HANS = SolverSettings(0.2, 2.5e4, 25)
+SHORT_HANS = SolverSettings(0.5, 1e4, 8)
 SHORT_ORIGINAL = SolverSettings(0.02, 2.5e3, 250, batch_size=128, repeats=1)
 SMALL_NLI = SolverSettings(0.1, 500, 50)
+SMALL_HANS = SolverSettings(0.2, 2.5e4, 25)
 SMALL_ORIGINAL = replace(SMALL_NLI, batch_size=8, repeats=1)
 SMALL_VARIANTS = (beside(NLI_ON_HANS.damping)[0],)
 SMALL_HVP = SolverSettings(0.05, 1e3, 100)  # slower, so that there is something to be seen over J
 SMOKE_SOLVER = SolverSettings(0.1, 500, 12, batch_size=2, repeats=2)
 SMOKE_ORIGINAL = SolverSettings(0.1, 500, 12, batch_size=8, repeats=1)
-SMALL_CORRECTION = CorrectionSettings(SHORT_HANS, steps=6, learning_rate=1e-2, k=100, watched=240)
+SMALL_CORRECTION = CorrectionSettings(SMALL_HANS, steps=6, learning_rate=1e-2, k=100, watched=240)
 SMOKE_CORRECTION = CorrectionSettings(
     replace(SMOKE_SOLVER, depth=3), anchors=4, points=4, steps=2, learning_rate=5e-2, k=10, repeats=2
 )
@@ -107,7 +108,7 @@ SCALES: dict[str, Settings] = {
         ),
         simulatability=SimulatabilitySettings(4, 4, rates=12, points=4, k=250, solver=SMALL_NLI),
         visualization=VisualizationSettings(
-            15, 15, k=100, nli_on_mnli=SMALL_NLI, nli_on_hans=SHORT_HANS, hans=SHORT_HANS
+            15, 15, k=100, nli_on_mnli=SMALL_NLI, nli_on_hans=SMALL_HANS, hans=SMALL_HANS
         ),
         correction_mnli=SMALL_CORRECTION,
         augmentation_hans=SMALL_CORRECTION,
