@@ -14,6 +14,7 @@ from torch import Tensor
 from fastif import memory, vectors
 from fastif.batch import Batch
 from fastif.curvature import CurvatureOperator
+from fastif.errors import ModelError
 from fastif.solvers.fusing import fused
 from fastif.vectors import Block
 
@@ -161,7 +162,7 @@ class _Graph:
         try:
             with torch.cuda.graph(self._graph, pool=pool):
                 step(state, self._inputs)
-        except RuntimeError as error:
+        except (RuntimeError, ModelError) as error:  # the second is what derivatives make of the first
             torch.cuda.synchronize()
             raise _NotRecordable from error
 
