@@ -102,10 +102,10 @@ def _by_variants(context: Context, model: TaskModel, points: Points) -> list[Rem
     removals = []
     for variant in wanted.variants:
         system = System(variant.name, wanted.fast, context.seed + 1, min(wanted.k[0], total), variant)
-        kept = system.kept(context, model, points.table, "all points")
-        rows = [row for row, values in enumerate(kept["values"]) if enough(values, max(wanted.variant_removed))]
+        found = system.scores(context, model, points.table, "all points")
+        rows = [row for row, values in enumerate(found.values) if enough(values, max(wanted.variant_removed))]
         if rows:
-            scores = fastif.Scores(kept["values"][rows], kept["ids"][rows])
+            scores = fastif.Scores(found.values[rows], found.train_ids[rows])
             how: dict[str, Any] = {"counts": wanted.variant_removed, "examples": total, "queries": rows}
             removals += influential(scores, system=variant.name, **how)
     return removals

@@ -41,8 +41,8 @@ SMOKE_RECIPE = Recipe(epochs=12, batch_size=16, learning_rate=5e-3, weight_decay
 
 # the paper's lambda with a larger damp and a smaller scale: the same fixed point, as near to it in fewer steps
 SHORT_NLI = SolverSettings(0.01, 5e3, 500)
-SHORT_HANS = SolverSettings(0.5, 1e4, 8)
-SHORT_ORIGINAL = SolverSettings(0.02, 2.5e3, 250, batch_size=128, repeats=1)
+SHORT_HANS = SolverSettings(0.8, 6250, 4)
+SHORT_ORIGINAL = SolverSettings(0.1, 500, 50, batch_size=128, repeats=1)
 SMALL_NLI = SolverSettings(0.1, 500, 50)
 SMALL_HANS = SolverSettings(0.2, 2.5e4, 25)
 SMALL_ORIGINAL = replace(SMALL_NLI, batch_size=8, repeats=1)
@@ -73,9 +73,13 @@ SCALES: dict[str, Settings] = {
         recipes=_recipes(FULL_RECIPE, nli_3_few=FEW_RECIPE),
         recall=RecallSettings(decay=WEIGHT_DECAY),
         correlations=CorrelationSettings(full=SHORT_ORIGINAL, variants=NLI_VARIANTS),
-        retraining=RetrainingSettings(full=SHORT_ORIGINAL, k=(1000,), variants=NLI_VARIANTS, baselines=3),
-        simulatability=SimulatabilitySettings(variants=NLI_VARIANTS),
-        visualization=VisualizationSettings(nli_on_hans=SHORT_HANS, hans=SHORT_HANS, variants=SLICE_VARIANTS),
+        retraining=RetrainingSettings(
+            full=SHORT_ORIGINAL, k=(1000,), baselines=3, variants=NLI_VARIANTS, variant_removed=(25,)
+        ),
+        simulatability=SimulatabilitySettings(solver=SHORT_NLI, variants=NLI_VARIANTS),
+        visualization=VisualizationSettings(
+            nli_on_mnli=SHORT_NLI, nli_on_hans=SHORT_HANS, hans=SHORT_HANS, variants=SLICE_VARIANTS
+        ),
         correction_mnli=FULL_CORRECTION,
         augmentation_hans=replace(FULL_CORRECTION, checkpoints=3),
         augmentation_anli=replace(FULL_CORRECTION, checkpoints=3),

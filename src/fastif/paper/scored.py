@@ -22,6 +22,7 @@ from fastif.paper.points import KINDS, RIGHT, Points
 from fastif.paper.solver_settings import SolverSettings
 from fastif.paper.variants import PAPERS, Variant
 
+Row = tuple[Tensor, Tensor]  # the scores of a query, and of which training points they are
 TRIES = 5  # times as many points as are wanted are drawn, to find some with enough of both signs
 
 
@@ -35,22 +36,29 @@ class System:
     k: int | None = None
     variant: Variant = PAPERS
 
-    def scores(self, context: Context, model: TaskModel, queries: TextTable) -> fastif.Scores:
-        """Return the scores of the candidates of each query."""
-        k = None if self.k is None or self.k >= len(model.train) else self.k
-        options = {**self.variant.options(self.solver, self.seed), "candidates": self.variant.candidates(k)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", fastif.ConvergenceWarning)  # J is that of the settings
-            return context.explainer(model, **options).scores(queries)
+    def scores(self, context: Context, model: TaskModel, queries: TextTable, which: str) -> fastif.Scores:
+        """Return the scores of the candidates of each query; `which` queries they are names what is kept.
 
-    def kept(self, context: Context, model: TaskModel, queries: TextTable, which: str) -> Tensors:
-        """Return values and training ids, (queries, candidates) each, kept as one piece."""
+        All training points are scored: what a solution costs is the most of it, and systems that differ in their
+        candidates alone share it.
+        """
+        options = self.variant.options(self.solver, self.seed)
 
         def make() -> Tensors:
-            scores = self.scores(context, model, queries)
-            return {"values": scores.values, "ids": scores.train_ids.clone()}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", fastif.ConvergenceWarning)  # J is that of the settings
+                return {"values": context.explainer(model, **options).scores(queries).values}
 
-        return context.piece(f"scores by {self} of {which}", make)
+        values = context.piece(f"scores of all by {options} of {which}", make)["values"]
+        everyone = torch.arange(len(model.train)).expand_as(values)
+        if self.variant.scan or self.k is None or self.k >= len(model.train):
+            return fastif.Scores(values, everyone)
+        nearest = fastif.Nearest(self.k, by=self.variant.by)
+        plain = context.explainer(model, solver=fastif.Identity(), candidates=nearest)
+        ids = context.piece(
+            f"candidates by {nearest} of {which}", lambda: {"ids": plain.scores(queries).train_ids.clone()}
+        )["ids"]
+        return fastif.Scores(values.gather(1, ids), ids)
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class Search:
         wanted = dict(zip(KINDS, (right, wrong), strict=True))
         drawn = self._drawn(wanted)
         queues = {kind: drawn.of(kind) for kind in KINDS}
-        found: dict[str, dict[int, dict[str, Tensors]]] = {kind: {} for kind in KINDS}
+        found: dict[str, dict[int, dict[str, Row]]] = {kind: {} for kind in KINDS}
         tried = 0
         while any(len(found[kind]) < wanted[kind] for kind in KINDS):
             some: list[int] = []
@@ -87,12 +95,12 @@ class Search:
                 some += queue[:missing]
                 queues[kind] = queue[missing:]
             scores = {
-                system.name: system.kept(self.context, self.model, drawn.table.take(some), str(some))
+                system.name: system.scores(self.context, self.model, drawn.table.take(some), f"points {some}")
                 for system in self.systems
             }
             for place, row in enumerate(some):
-                own = {name: {key: each[place] for key, each in part.items()} for name, part in scores.items()}
-                if all(enough(part["values"], self.least) for part in own.values()):
+                own = {name: (part.values[place], part.train_ids[place]) for name, part in scores.items()}
+                if all(enough(values, self.least) for values, _ in own.values()):
                     found[RIGHT if drawn.right[row] else KINDS[1]][row] = own
             tried += len(some)
         return self._put_together(drawn, {row: own for kind in KINDS for row, own in found[kind].items()}, tried)
@@ -105,13 +113,13 @@ class Search:
         counts = [min(TRIES * count, there) for count, there in zip(wanted.values(), (right, wrong), strict=True)]
         return self.context.points(self.model, table, right=counts[0], wrong=counts[1])
 
-    def _put_together(self, drawn: Points, found: dict[int, dict[str, Tensors]], tried: int) -> Scored:
+    def _put_together(self, drawn: Points, found: dict[int, dict[str, Row]], tried: int) -> Scored:
         rows = list(found)
         table = drawn.table.take(rows)
         scores = {
             system.name: fastif.Scores(
-                torch.stack([found[row][system.name]["values"] for row in rows]),
-                torch.stack([found[row][system.name]["ids"] for row in rows]),
+                torch.stack([found[row][system.name][0] for row in rows]),
+                torch.stack([found[row][system.name][1] for row in rows]),
             )
             for system in self.systems
         }

@@ -62,8 +62,8 @@ def run(context: Context) -> dict[str, Any]:
 
     ranked = {}
     for variant in wanted.variants:
-        other = replace(system, name=variant.name, variant=variant).kept(context, model, found.points.table, "all")
-        scores = fastif.Scores(other["values"], other["ids"])
+        other = replace(system, name=variant.name, variant=variant)
+        scores = other.scores(context, model, found.points.table, "all points")
         least = most_removable(scores)
         told = {"least": least}
         ranked[variant.name] = (

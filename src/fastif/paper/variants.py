@@ -55,10 +55,6 @@ class Variant:
             found |= {"weight_decay": 2 * self.decay, "weight_decay_in": "everything"}
         return found
 
-    def candidates(self, k: int | None) -> Any:
-        """Return whom an explainer ranks: the k nearest, or all."""
-        return "all" if k is None or self.scan else fastif.Nearest(k, by=self.by)
-
 
 PAPERS = Variant("as the paper ranks")
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import fastif
 from fastif.apps.edges import Edges, choose_edges
 from fastif.apps.slices import Comparison, compare_slices
 from fastif.errors import DataError
 from fastif.integrations.tables import TextTable
-from fastif.keeping import Tensors
 from fastif.measuring.words import markdown
 from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import EDGES, SLICE_CORRELATIONS, VISUALIZATION_CLAIM
@@ -73,10 +73,9 @@ def _scored(context: Context, model: TaskModel, asked: dict[str, TextTable], var
         system = System(variant.name, _solver(wanted, model.name, slice_name), context.seed, k, variant)
         for start in range(0, len(table), AT_ONCE):
             some = table.take(range(start, min(start + AT_ONCE, len(table))))
-            kept = system.kept(context, model, some, f"{model.name}, {slice_name}, from {start}")
-            parts.append(_strongest(kept, k))
+            parts.append(system.scores(context, model, some, f"{model.name}, {slice_name}, from {start}"))
             queries += some.rows()
-    values, ids = (torch.cat([each[key] for each in parts]) for key in ("values", "ids"))
+    values, ids = (torch.cat(each) for each in zip(*(_strongest(scores, k) for scores in parts), strict=True))
     rows = zip(queries, values.tolist(), ids.tolist(), strict=True)
     return {
         "k": k,
@@ -89,12 +88,10 @@ def _scored(context: Context, model: TaskModel, asked: dict[str, TextTable], var
     }
 
 
-def _strongest(kept: Tensors, k: int) -> Tensors:
+def _strongest(scores: fastif.Scores, k: int) -> tuple[Tensor, Tensor]:
     """Return the k strongest where all training points were scored, so that as many edges are counted as elsewhere."""
-    if kept["values"].shape[1] <= k:
-        return kept
-    places = kept["values"].abs().topk(k, dim=1).indices
-    return {key: each.gather(1, places) for key, each in kept.items()}
+    places = scores.values.abs().topk(k, dim=1).indices.sort(dim=1).values  # in their order
+    return scores.values.gather(1, places), scores.train_ids.gather(1, places)
 
 
 def _counted(part: Part) -> list[dict[str, Any]]:

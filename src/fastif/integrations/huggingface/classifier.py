@@ -24,6 +24,7 @@ from fastif.integrations.huggingface.head_rows import HeadRows
 from fastif.integrations.huggingface.layers import FrozenLayers, choose_parameters
 from fastif.integrations.huggingface.record import RECORD, read_record
 from fastif.integrations.huggingface.texts import TextExamples
+from fastif.integrations.huggingface.wide_masks import WIDE_MASKS, WideMask
 from fastif.integrations.tables import LabelMap, TextTable, table_of
 from fastif.keeping import content_sha256
 from fastif.model import TorchModel
@@ -86,14 +87,14 @@ class TextClassifier(TorchModel):
         self.name = name or getattr(self.config, "_name_or_path", "") or type(module).__name__
         found = FrozenLayers.of(module, self.parameters, few)
         self._layers = found if isinstance(found, FrozenLayers) else None
-        self._head_rows, self._takes_wide_mask = HeadRows({}), False
+        self._head_rows = HeadRows({})
+        self._wide_mask: WideMask | None = None
         self._seen_texts = False  # of the user's, on which the head was seen to read the first row
         self.why_no_prefix = found if isinstance(found, str) else self._try_prefix(few)
         if self._layers is not None and self._layers.skip_embeddings() and self._try_prefix(few) is not None:
             self._layers.keep_embeddings()
-        # transformers looks into a mask of one row for each text, for which a GPU has to stop and be waited for
-        self._takes_wide_mask = self.why_no_prefix is None and MASK in few
-        self._takes_wide_mask = self._takes_wide_mask and self._try_prefix(few) is None
+        if self.why_no_prefix is None and MASK in few:
+            self._wide_mask = self._find_wide_mask(few)
         if self._layers is not None and self._layers.last is not None and self.why_no_prefix is None:
             self._head_rows = self._find_head_rows(self._layers.last, few)
 
@@ -255,8 +256,8 @@ class TextClassifier(TorchModel):
         if self._layers is None or not isinstance(inputs, dict) or STATES not in inputs:
             return super().outputs(parameters, inputs)
         rest = {name: tensor for name, tensor in inputs.items() if name != STATES}
-        if self._takes_wide_mask:
-            rest[MASK] = rest[MASK][:, None, None].bool()
+        if self._wide_mask is not None:
+            rest[MASK] = self._wide_mask(rest[MASK], inputs[STATES])
         with self._layers.skipped(inputs[STATES]), self._head_rows.only():
             return super().outputs(parameters, rest)
 
@@ -283,6 +284,13 @@ class TextClassifier(TorchModel):
         difference = float((whole - resumed).abs().max())
         if difference > 1e-4 * (1 + float(whole.abs().max())):
             return f"running from the middle changed the outputs by {difference:.2g}"
+        return None
+
+    def _find_wide_mask(self, few: dict[str, Tensor]) -> WideMask | None:
+        """Return the form of a mask that gives the same outputs, None if no form does."""
+        for self._wide_mask in WIDE_MASKS:
+            if self._try_prefix(few) is None:
+                return self._wide_mask
         return None
 
     def _find_head_rows(self, layer: nn.Module, few: dict[str, Tensor]) -> HeadRows:
