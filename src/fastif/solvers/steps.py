@@ -6,6 +6,7 @@ follow each other without Python. Both ways compute the same. Knows the operator
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from fastif.batch import Batch
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ModelError
 from fastif.solvers.fusing import fused
+from fastif.solvers.held_copies import HeldCopies
 from fastif.vectors import Block
 
 Update = Callable[[Block, Block], None]
@@ -110,7 +112,8 @@ class Steps:
             self._operator.progress("compiling a step", 0, 1)
             made = fused(step, self._state, batch)
             self._operator.progress("compiling a step", 1, 1)
-        return _Graph(made, batch, self._state, self._pool)
+        # torch.compile would look into what holds copies, and has no need of it
+        return _Graph(made, batch, self._state, pool=self._pool, held=None if self._compiled else HeldCopies())
 
 
 class _NotRecordable(Exception):  # noqa: N818 - no error, but the way back to plain steps
@@ -149,20 +152,30 @@ class _Ahead:
 class _Graph:
     """One step, recorded for inputs of one shape; the state is changed in place."""
 
-    def __init__(self, step: Callable[[Block, Batch], None], batch: Batch, state: Block, pool: Any) -> None:
+    def __init__(
+        self,
+        step: Callable[[Block, Batch], None],
+        batch: Batch,
+        state: Block,
+        *,
+        pool: Any,
+        held: HeldCopies | None,
+    ) -> None:
         self._inputs = batch.map(torch.clone)
         self._graph = torch.cuda.CUDAGraph()
+        self._held = held  # the recording reads them
         tried = {name: tensor.clone() for name, tensor in state.items()}
         beside = torch.cuda.Stream()
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
             for _ in range(WARM_UPS):
-                step(tried, self._inputs)
+                with held.noting() if held else nullcontext():
+                    step(tried, self._inputs)
         torch.cuda.current_stream().wait_stream(beside)
         try:
-            with torch.cuda.graph(self._graph, pool=pool):
+            with torch.cuda.graph(self._graph, pool=pool), held.giving() if held else nullcontext():
                 step(state, self._inputs)
-        except (RuntimeError, ModelError) as error:  # the second is what derivatives make of the first
+        except (RuntimeError, ModelError, StopIteration) as error:  # the second is what derivatives make of the first
             torch.cuda.synchronize()
             raise _NotRecordable from error
 
