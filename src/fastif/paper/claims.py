@@ -98,7 +98,7 @@ CLAIMS: tuple[Claim, ...] = (
         paper.LEVEL_CLAIM,
         ", ".join(f"{each.recall:.0%} with {each.share:.1%}" for each in paper.RECALL),
         "recall",
-        analysis.recall_as_high,
+        analysis.recall_as_told,
     ),
     Claim("recall-by-sign", "recall", paper.RECALL_CLAIM, "in figures alone", "recall", analysis.recall_by_sign),
     Claim(

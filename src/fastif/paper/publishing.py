@@ -19,6 +19,7 @@ from fastif.errors import ConfigurationError, StoredFileError
 from fastif.files import replacing
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.harness import RESULT
+from fastif.paper.recall import ABSOLUTE
 from fastif.paper.simulatability import simulated
 from fastif.paper.visualization import by_point
 
@@ -180,7 +181,14 @@ def _mean_steps(result: Mapping[str, Any]) -> Result:
     return {"steps_on": first.points, **result, "variants": variants}
 
 
+def _shown_recalls(result: Mapping[str, Any]) -> Result:
+    """Return recalls without those by sign of other ways than the first, which nothing is made of."""
+    first = result["rows"][0]["method"]
+    return {**result, "rows": [row for row in result["rows"] if row["method"] == first or row["sign"] == ABSOLUTE]}
+
+
 SLIM: dict[str, Callable[[Mapping[str, Any]], Result]] = {
+    "recall": _shown_recalls,
     "visualization": _without_edges,
     "simulatability": _mean_steps,
     "correction-mnli": _corrected,

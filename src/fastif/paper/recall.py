@@ -7,6 +7,7 @@ at which it is a candidate, from which recall follows for every k.
 
 import math
 from functools import partial
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -264,7 +265,7 @@ def _by_method(result: dict[str, Any]) -> "Figure":
                     [row["k"] for row in some], means, color=COLOURS[place], marker=MARKERS[place], ms=4, label=method
                 )
             _chance(axes, result)
-            axes.set_title(f"damping {damping}, {kind}")
+            axes.set_title(fill(f"damping {damping}, {kind}", 26))
             _axes_of_k(axes, line, column)
     figure.suptitle(f"R@{m} of the most influential points (absolute value)", fontsize=9)
     figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
