@@ -3,19 +3,24 @@
 Some models make small tensors on the CPU in every pass, positions for instance, and copy them to the GPU; a CUDA graph
 cannot hold such a copy. What is made on the CPU in a pass cannot depend on what is on the GPU, or the pass would have
 to wait for it, so that it is the same in every pass with inputs of one shape: it is noted in a pass before, and given
-in the one that is recorded. Knows calls of torch, and no model.
+in the one that is recorded. In the forward derivative of a product with a number, torch makes such a copy itself, out
+of reach: numbers become tensors on the GPU first. Knows calls of torch, and no model.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import get_unwrapped, is_batchedtensor, is_functorch_wrapped_tensor
 from torch.overrides import TorchFunctionMode
 
 MAKERS = (torch.tensor, torch.as_tensor)
 COPIES = (Tensor.to, Tensor.cuda)
+DIVISIONS = (Tensor.__truediv__, Tensor.div, Tensor.true_divide, torch.div, torch.true_divide)
+PRODUCTS = (Tensor.__mul__, Tensor.__rmul__, Tensor.mul, torch.mul, *DIVISIONS)
 
 
 class HeldCopies:
@@ -43,13 +48,20 @@ class HeldCopies:
     @contextmanager
     def giving(self) -> Iterator[None]:
         """Within this context, give what was noted in place of making it."""
-        rest = iter(self._made)
-        with _Calls(lambda make: next(rest)):
+        rest = deque(self._made)
+
+        def give(make: Callable[[], Any]) -> Any:
+            if not rest:
+                raise RuntimeError("more tensors are made on the CPU in a pass than in the one before it.")
+            return rest.popleft()
+
+        with _Calls(give):
             yield
 
     def _note(self, make: Callable[[], Any]) -> Any:
-        self._made.append(make())
-        return self._made[-1]
+        made = make()
+        self._made.append(_plain(made))
+        return made
 
 
 class _Calls(TorchFunctionMode):
@@ -66,4 +78,19 @@ class _Calls(TorchFunctionMode):
         named = kwargs or {}
         if func in MAKERS or (func in COPIES and args[0].device.type == "cpu"):
             return self._hand(lambda: func(*args, **named))
+        if func in PRODUCTS and not named and _is_with_number(*args):
+            return func(args[0], torch.full((), args[1], dtype=args[0].dtype, device=args[0].device))
         return func(*args, **named)
+
+
+def _plain(made: Any) -> Any:
+    """Return a tensor without what derivatives wrap around everything that is made within them, gone after a pass."""
+    while isinstance(made, Tensor) and is_functorch_wrapped_tensor(made):
+        if is_batchedtensor(made):
+            raise RuntimeError("a tensor that is made on the CPU depends on the examples of a pass.")
+        made = get_unwrapped(made)
+    return made
+
+
+def _is_with_number(one: Any, other: Any) -> bool:
+    return isinstance(one, Tensor) and one.is_floating_point() and isinstance(other, int | float)

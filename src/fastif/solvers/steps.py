@@ -167,15 +167,15 @@ class _Graph:
         tried = {name: tensor.clone() for name, tensor in state.items()}
         beside = torch.cuda.Stream()
         beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):
-            for _ in range(WARM_UPS):
-                with held.noting() if held else nullcontext():
-                    step(tried, self._inputs)
-        torch.cuda.current_stream().wait_stream(beside)
         try:
+            with torch.cuda.stream(beside):
+                for _ in range(WARM_UPS):
+                    with held.noting() if held else nullcontext():
+                        step(tried, self._inputs)
+            torch.cuda.current_stream().wait_stream(beside)
             with torch.cuda.graph(self._graph, pool=pool), held.giving() if held else nullcontext():
                 step(state, self._inputs)
-        except (RuntimeError, ModelError, StopIteration) as error:  # the second is what derivatives make of the first
+        except (RuntimeError, ModelError) as error:  # the second is what derivatives make of the first
             torch.cuda.synchronize()
             raise _NotRecordable from error
 

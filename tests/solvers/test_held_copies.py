@@ -1,0 +1,97 @@
+"""Nothing goes from the CPU to another device in a pass that is given what one before it noted."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import grad, jvp, vmap
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from fastif.solvers.held_copies import HeldCopies
+
+
+def loss(weight: Tensor, inputs: Tensor) -> Tensor:
+    """What models do: positions that are made on the CPU, a number to divide by, a number to multiply with."""
+    positions = torch.arange(inputs.shape[-1])
+    shifts = torch.log1p((positions - positions.flip(0)).abs().to(torch.get_default_dtype())).to(inputs.device)
+    scores = (inputs + shifts) @ weight / math.sqrt(7)
+    return (torch.tanh(scores) * 0.3).pow(2).sum()
+
+
+def products(weight: Tensor, inputs: Tensor, directions: Tensor) -> Tensor:
+    """The curvature of each example times some directions, in the way that a step takes them."""
+
+    def of_example(one: Tensor) -> Tensor:
+        product = vmap(lambda direction: jvp(grad(lambda point: loss(point, one)), (weight,), (direction,))[1])
+        found: Tensor = product(directions)
+        return found
+
+    found: Tensor = vmap(of_example)(inputs)
+    return found
+
+
+class Crossings(TorchDispatchMode):
+    """Counts the operations that see the CPU and another device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        devices = {each.device.type for each in tree_leaves((args, kwargs, result)) if isinstance(each, Tensor)}
+        if len(devices) > 1:
+            self.found.append(str(func))
+        return result
+
+
+@pytest.fixture
+def given() -> Callable[[str], tuple[Tensor, Tensor, Tensor]]:
+    draw = torch.Generator().manual_seed(0)
+    tensors = [torch.randn(*shape, generator=draw) for shape in ((5, 3), (4, 2, 5), (6, 5, 3))]
+    return lambda device: tuple(tensor.to(device) for tensor in tensors)  # type: ignore[return-value]
+
+
+def test_a_pass_that_is_given_copies_crosses_no_devices(
+    given: Callable[[str], tuple[Tensor, Tensor, Tensor]],
+) -> None:
+    tensors, held = given("meta"), HeldCopies()
+    with Crossings() as plain:
+        products(*tensors)
+    assert plain.found  # or there would be nothing to hold
+    with held.noting():
+        products(*tensors)
+    with Crossings() as crossings, held.giving():
+        products(*tensors)
+    assert crossings.found == []
+
+
+def test_what_is_computed_is_the_same_to_the_last_bit(given: Callable[[str], tuple[Tensor, Tensor, Tensor]]) -> None:
+    tensors, held = given("cpu"), HeldCopies()
+    plain = products(*tensors)
+    with held.noting():
+        noted = products(*tensors)
+    with held.giving():
+        again = products(*tensors)
+    assert torch.equal(plain, noted)
+    assert torch.equal(plain, again)
+
+
+def test_a_pass_that_makes_more_than_was_noted_is_none_like_it() -> None:
+    held = HeldCopies()
+    with held.noting():
+        torch.tensor(1.0)
+    with held.giving():
+        torch.tensor(1.0)
+        with pytest.raises(RuntimeError, match="more tensors are made"):
+            torch.tensor(2.0)
+
+
+def test_what_depends_on_the_examples_is_not_held() -> None:
+    held = HeldCopies()
+    with pytest.raises(RuntimeError, match="depends on the examples"), held.noting():
+        vmap(lambda one: one.to(torch.float64))(torch.ones(3))
