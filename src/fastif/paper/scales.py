@@ -46,7 +46,7 @@ SHORT_ORIGINAL = SolverSettings(0.1, 500, 50, batch_size=128, repeats=1)
 SMALL_NLI = SolverSettings(0.1, 500, 50)
 SMALL_HANS = SolverSettings(0.2, 2.5e4, 25)
 SMALL_ORIGINAL = replace(SMALL_NLI, batch_size=8, repeats=1)
-SMALL_VARIANTS = (beside(NLI_ON_HANS.damping)[0],)
+SMALL_VARIANTS = beside(NLI_ON_HANS.damping)
 SMALL_HVP = SolverSettings(0.05, 1e3, 100)  # slower, so that there is something to be seen over J
 SMOKE_SOLVER = SolverSettings(0.1, 500, 12, batch_size=2, repeats=2)
 SMOKE_ORIGINAL = SolverSettings(0.1, 500, 12, batch_size=8, repeats=1)
@@ -108,9 +108,21 @@ SCALES: dict[str, Settings] = {
             2, 2, (50, 500), 100, fast=SMALL_NLI, full=SMALL_ORIGINAL, variants=SMALL_VARIANTS
         ),
         retraining=RetrainingSettings(
-            2, 2, 25, (5, 25), (150,), baselines=2, draws=1, fast=SMALL_NLI, full=SMALL_ORIGINAL
+            2,
+            2,
+            25,
+            (5, 25),
+            (150,),
+            baselines=2,
+            draws=1,
+            fast=SMALL_NLI,
+            full=SMALL_ORIGINAL,
+            variants=SMALL_VARIANTS,
+            variant_removed=(25,),
         ),
-        simulatability=SimulatabilitySettings(4, 4, rates=12, points=4, k=250, solver=SMALL_NLI),
+        simulatability=SimulatabilitySettings(
+            4, 4, rates=12, points=4, k=250, solver=SMALL_NLI, variants=SMALL_VARIANTS
+        ),
         visualization=VisualizationSettings(
             15, 15, k=100, nli_on_mnli=SMALL_NLI, nli_on_hans=SMALL_HANS, hans=SMALL_HANS
         ),
