@@ -35,7 +35,7 @@ from fastif.solvers.sampling import generator
 
 Effect = Literal["retrain", "finetune-step", "random", "anchors"]
 ALL = "all"  # the name of everything together, beside the slices
-BATCH_SIZE = 256
+BATCH_SIZE, GPU_BATCH_SIZE = 256, 1024  # fewer would not keep a GPU busy
 
 Parameters = dict[str, Tensor]
 
@@ -258,7 +258,7 @@ def judge(model: TorchModel, parameters: Parameters, examples: Examples) -> tupl
     order = everyone[examples.by_length(everyone)]
     right, losses = [], []
     with torch.no_grad():
-        for batch in examples.batches(BATCH_SIZE, order):
+        for batch in examples.batches(BATCH_SIZE if model.device.type == "cpu" else GPU_BATCH_SIZE, order):
             placed = model.place(batch)
             outputs = model.outputs(parameters, placed.inputs)
             losses.append(model.losses(outputs, placed.targets).cpu())
