@@ -21,17 +21,17 @@ DECAY, DAMPING = 0.2, 0.3
 NAME = "mlp_dropout"
 
 
-def decayed(module: nn.Module, names: list[str], loss: Any) -> Any:
-    """Return the loss with c/2 ||theta||^2 in it, for autograd to differentiate."""
+def decayed(module: nn.Module, names: list[str], loss: Any, *, dimensions: int = 0) -> Any:
+    """Return the loss with c/2 ||theta||^2 in it, of parameters of that many dimensions, for autograd."""
     plain = oracles.resolve_loss(loss)
-    parameters = oracles.select_parameters(module, names).values()
+    parameters = [each for each in oracles.select_parameters(module, names).values() if each.ndim >= dimensions]
     return lambda outputs, targets: (
         plain(outputs, targets) + DECAY / 2 * sum(each.square().sum() for each in parameters)
     )
 
 
-def decayed_gradients(it: Case, part: str) -> Tensor:
-    loss = decayed(it.module, it.names, it.loss)
+def decayed_gradients(it: Case, part: str, *, dimensions: int = 0) -> Tensor:
+    loss = decayed(it.module, it.names, it.loss, dimensions=dimensions)
     return oracles.per_example_gradients(it.module, it.names, loss, getattr(it, part))
 
 
@@ -53,6 +53,20 @@ def test_scores_are_those_of_the_loss_with_weight_decay(name: str, curvature: st
     explainer = explainer_of(it, damping=damping, curvature=curvature, solver=fastif.Exact())
     expected = expected_scores(name, curvature, damping)
     assert relative_error(explainer.scores(it.queries).values, expected) < 1e-9
+
+
+@pytest.mark.parametrize("curvature", CURVATURES)
+@pytest.mark.parametrize("name", CORE_NAMES)
+def test_matrices_alone_have_it_in_their_gradients_and_the_curvature_has_it_not(name: str, curvature: str) -> None:
+    it, damping = case(name), safe_damping(name, curvature)
+    options: Any = {"weight_decay_in": "matrices", "curvature": curvature, "solver": fastif.Exact()}
+    explainer = explainer_of(it, damping=damping, **options)
+    queries, train = (decayed_gradients(it, part, dimensions=2) for part in ("queries", "train"))
+    expected = oracles.influence(queries, matrix(name, curvature), train, damping)
+    assert relative_error(explainer.scores(it.queries).values, expected) < 1e-9
+    if any(each.ndim == 1 for each in oracles.select_parameters(it.module, it.names).values()):
+        every, whole = (decayed_gradients(it, part) for part in ("queries", "train"))
+        assert relative_error(expected, oracles.influence(every, matrix(name, curvature), whole, damping)) > 1e-6
 
 
 @pytest.mark.parametrize("curvature", CURVATURES)
@@ -217,7 +231,11 @@ def test_pieces_that_a_keeper_holds_are_left_as_they_are() -> None:
 
 @pytest.mark.parametrize(
     ("where", "words"),
-    [("everything", "weight decay 0.2 in curvature and gradients"), ("curvature", "weight decay 0.2 in curvature.")],
+    [
+        ("everything", "weight decay 0.2 in curvature and gradients."),
+        ("matrices", "weight decay 0.2 in gradients of matrices."),
+        ("curvature", "weight decay 0.2 in curvature."),
+    ],
 )
 def test_every_result_says_where_weight_decay_stands(where: str, words: str) -> None:
     explainer = explainer_of(weight_decay_in=where)
@@ -236,7 +254,10 @@ def test_a_summary_names_no_decay_where_there_is_none() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"weight_decay_in": "gradients"}, "weight_decay_in must be one of curvature, everything, not 'gradients'"),
+        (
+            {"weight_decay_in": "gradients"},
+            "weight_decay_in must be one of curvature, everything, matrices, not 'gradients'",
+        ),
         ({"weight_decay_in": None}, "weight_decay_in must be one of"),
         ({"weight_decay_in": ["everything"]}, "weight_decay_in must be one of"),
         ({"weight_decay": 0.0}, "nothing would change"),

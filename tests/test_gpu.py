@@ -82,13 +82,13 @@ def test_lanczos_and_padded_embeddings() -> None:
         assert relative_error(seen.self_influence(), expected.self_influence()) < 1e-6
 
 
-def classifier() -> Any:
-    """A tiny BERT on the GPU, with its data and queries; skipped where transformers are not."""
+def classifier(family: str = "bert") -> Any:
+    """A tiny encoder on the GPU, with its data and queries; skipped where transformers are not."""
     pytest.importorskip("transformers")
     from fastif.integrations.huggingface import TextClassifier
     from tests.integrations.huggingface import tiny
 
-    model = TextClassifier(tiny.module_of("bert", dtype=torch.float32).cuda(), tiny.tokenizer_of("bert"))
+    model = TextClassifier(tiny.module_of(family, dtype=torch.float32).cuda(), tiny.tokenizer_of(family))
     train = model.examples(list(tiny.TEXTS) * 30, list(tiny.LABELS) * 30)
     return model, train, model.examples(list(tiny.QUERIES), list(tiny.QUERY_LABELS))
 
@@ -130,16 +130,17 @@ def test_a_batch_that_does_not_fit_is_cut_in_two() -> None:
 
 
 @pytest.mark.parametrize("curvature", CURVATURES)
-def test_recorded_steps_are_plain_steps(curvature: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, train, queries = classifier()
+@pytest.mark.parametrize("family", ["bert", "mpnet"])  # the second copies positions from the CPU in every pass
+def test_recorded_steps_are_plain_steps(family: str, curvature: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, train, queries = classifier(family)
     lissa = fastif.LiSSA.paper(scale=1e3, depth=40, batch_size=2, repeats=3)
     options: dict[str, Any] = {"curvature": curvature, "solver": lissa, "precision": "float32"}
     monkeypatch.setattr(paper_lissa, "is_affordable", lambda *_, **__: False)  # whose rows would need no steps
     recorded = []
     original = steps._Graph.__init__
 
-    def counted(self: Any, *given: Any) -> None:
-        original(self, *given)
+    def counted(self: Any, *given: Any, **named: Any) -> None:
+        original(self, *given, **named)
         recorded.append(1)
 
     monkeypatch.setattr(steps._Graph, "__init__", counted)

@@ -1,16 +1,19 @@
 r"""Where weight decay stands: in the curvature alone, or in the gradients of queries and training examples too.
 
-Of an objective $\frac1n \sum_i \ell_i + \frac c2 \|\theta\|^2$ the decay always adds c to the diagonal of the curvature
+Of an objective $\frac1n \sum_i \ell_i + \frac c2 \|\theta\|^2$ the decay adds c to the diagonal of the curvature
 (curvature.py). What is asked may leave it out of the gradients, "curvature":
 
 $$I(z_i, z_q) = -\nabla m(z_q)^\top (H + cI + \lambda I)^{-1} \nabla \ell(z_i),$$
 
-or count it into the loss of every example, "everything", as the authors of FastIF do:
+or count it into the loss of every example, "everything":
 
 $$I(z_i, z_q) = -(\nabla m(z_q) + c\theta)^\top (H + cI + \lambda I)^{-1} (\nabla \ell(z_i) + c\theta).$$
 
 With s the solution for the query, the second is $-s \cdot \nabla \ell(z_i) - c\, s \cdot \theta$. Its last term is one
 constant for all training examples of a query, and moves no rank; but s is another, so that ranks may change through it.
+The authors of FastIF do so, but leave out biases and the weights of norms, as trainings often do: "matrices" is the
+second for parameters of two dimensions and more. It leaves c out of the curvature, where it would stand on a part of
+the diagonal; they have it there, 0.01 beside a damping of 50 and more.
 Knows gradients and directions as blocks of vectors; neither solvers nor data.
 """
 
@@ -18,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor
 
 from fastif import vectors
@@ -27,7 +31,7 @@ from fastif.losses import PerExample
 from fastif.model import Model
 from fastif.vectors import Block
 
-DecayIn = Literal["curvature", "everything"]
+DecayIn = Literal["curvature", "everything", "matrices"]
 GradientsOf = Callable[[Batch, PerExample], Block]
 
 
@@ -37,7 +41,7 @@ class WeightDecay:
 
     Args:
         amount: c.
-        where: "curvature" or "everything".
+        where: "curvature", "everything" or "matrices".
         model: its parameters are $\theta$.
 
     >>> import torch, fastif
@@ -59,7 +63,7 @@ class WeightDecay:
             )
         if self.in_gradients and self.amount == 0:
             raise ConfigurationError(
-                "weight_decay_in is 'everything' and weight_decay is 0, so that nothing would change. Give "
+                f"weight_decay_in is {self.where!r} and weight_decay is 0, so that nothing would change. Give "
                 "weight_decay=c of an objective with c/2 ||theta||^2 (for wd * sum(theta^2), c is 2 wd), or leave "
                 "weight_decay_in out."
             )
@@ -67,7 +71,12 @@ class WeightDecay:
     @property
     def in_gradients(self) -> bool:
         """Whether gradients have it too."""
-        return self.where == "everything"
+        return self.where != "curvature"
+
+    @property
+    def in_curvature(self) -> float:
+        """What of it stands on the diagonal of the curvature."""
+        return 0.0 if self.where == "matrices" else self.amount
 
     def of_queries(self, gradients_of: GradientsOf) -> GradientsOf:
         r"""Return what makes $\nabla m(z_q) + c\theta$ of each query, from what makes $\nabla m(z_q)$."""
@@ -92,14 +101,19 @@ class WeightDecay:
         """Raise where gradients are not those of the loss, which is all that something knows of."""
         if self.in_gradients:
             raise ConfigurationError(
-                f"{what} knows the gradient of the loss alone, and weight_decay_in is 'everything', which puts weight "
-                "decay into it: the two would not fit. Make a fastif.Explainer with weight_decay_in='curvature' for it."
+                f"{what} knows the gradient of the loss alone, and weight_decay_in is {self.where!r}, which puts "
+                "weight decay into it: the two would not fit. Make a fastif.Explainer with weight_decay_in='curvature' "
+                "for it."
             )
 
     def words(self, *, curved: bool) -> str:
         """Say where it stands, for a line that says whether there is a curvature; nothing where it is nowhere."""
-        places = [*["curvature"] * curved, *["gradients"] * self.in_gradients]
+        gradients = "gradients of matrices" if self.where == "matrices" else "gradients"
+        places = [*["curvature"] * (curved and self.in_curvature > 0), *[gradients] * self.in_gradients]
         return f"weight decay {self.amount:.3g} in {' and '.join(places)}" if self.amount and places else ""
 
     def _theta(self) -> Block:
-        return {name: tensor[None] for name, tensor in self.model.parameters.items()}
+        found = {name: tensor[None] for name, tensor in self.model.parameters.items()}
+        if self.where != "matrices":
+            return found
+        return {name: tensor if tensor.ndim > 2 else torch.zeros_like(tensor) for name, tensor in found.items()}

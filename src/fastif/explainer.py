@@ -62,8 +62,8 @@ class Explainer:
         hessian_data: the data that H is the mean over: what the model was trained on, where `train` is something else.
         measure: what of the query is explained: its "loss", its "margin", or a function (outputs, targets) -> (batch,).
         weight_decay: c of an objective with c/2 ||theta||^2.
-        weight_decay_in: "curvature" alone, or "everything": gradients of queries and of training examples have c theta
-            too, as the authors of FastIF do it (decay.py); their wd * sum(theta^2) is c = 2 wd.
+        weight_decay_in: "curvature" alone; "everything": gradients of queries and of training examples have c theta
+            too; "matrices": those of matrices have, as in FastIF, whose wd * sum(theta^2) is c = 2 wd (decay.py).
         batch_size: examples (of a mean length) that go through the model together; None finds it. It changes speed and
             memory, not scores.
         progress: show how far long work is; None shows it on a terminal.
@@ -138,7 +138,7 @@ class Explainer:
             model,
             self._seen if hessian is self.train else self._with_prefix(hessian),
             kind=curvature,
-            weight_decay=weight_decay,
+            weight_decay=self._decay.in_curvature,
             batch_size=self.batch_size,
             progress=self._progress,
             keep=keep,
@@ -276,7 +276,7 @@ class Explainer:
             **self.damping.as_json(),
             "curvature": self._operator.kind,
             "hessian_data_examples": self._operator.examples,
-            "weight_decay": self._operator.weight_decay,
+            "weight_decay": self._decay.amount,
             "weight_decay_in": self._decay.where,
             "measure": self._measure_name,
             "batch_size": self.batch_size,

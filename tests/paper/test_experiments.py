@@ -147,7 +147,7 @@ def test_recalls_of_harmful_and_helpful_points_are_paired_by_query(results):
 
 def test_correlations_are_of_the_retrieved_points_and_of_the_strongest(results):
     result = results("correlations")["result"]
-    assert len(result["rows"]) == 4 * (3 + 4) * 2  # queries, comparisons and those beside, retrieved and top
+    assert len(result["rows"]) == 4 * (3 + 5) * 2  # queries, comparisons and those beside, retrieved and top
     assert all(-1 <= row[key] <= 1 for row in result["rows"] for key in ("pearson", "spearman", "kendall"))
     assert min(row["pearson"] for row in result["rows"] if row["comparison"] in CORRELATIONS) > 0.9
     shares = torch.tensor([row["top_retrieved"] for row in result["rows"]])
@@ -162,14 +162,15 @@ def test_other_dampings_and_the_product_of_gradients_are_correlated_with_full(la
     context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
     full = context.explainer(model, solver=wanted.full.solver(0), curvature="hessian").scores(points.examples).values
     others = {
-        "damping 50000, against full": {"solver": "auto", "damping": 5e4},
-        "automatic damping, against full": {"solver": "auto"},
+        "damping 50, our solver, against full": {"solver": "auto", "damping": 50.0},
+        "damping 5000, our solver, against full": {"solver": "auto", "damping": 5000.0},
+        "automatic damping, our solver, against full": {"solver": "auto"},
         "gradient dot product, against full": {"solver": fastif.Identity()},
         "weight decay in the gradients, against full": {
             "solver": wanted.fast.solver(1),
             "curvature": "hessian",
             "weight_decay": 0.01,
-            "weight_decay_in": "everything",
+            "weight_decay_in": "matrices",
         },
     }
     for comparison, options in others.items():
@@ -257,9 +258,9 @@ def test_points_that_are_found_otherwise_step_the_same_simulator(laboratory, res
             assert one["over_all_rates"][kind] == other["over_all_rates"][kind]
     one, other = ([group["over_all_rates"]["harmful"] for group in groups] for groups in (papers, found["groups"]))
     assert one != other
-    assert "| automatic damping |" in (laboratory.out / "simulatability/table.md").read_text()
+    assert "| automatic damping, our solver |" in (laboratory.out / "simulatability/table.md").read_text()
     none = {**result, "ranked_otherwise": {"odd": {"least": 1}}}
-    assert "| odd | a point has but 1 of one sign | - |" in simulatability.table(none)
+    assert "| odd (a point has but 1 of one sign) | - | - |" in simulatability.table(none)
 
 
 def test_points_without_enough_of_both_signs_are_told(laboratory, tmp_path):
@@ -490,7 +491,7 @@ def test_repeats_from_one_model_are_not_taken_for_other_models(results):
     assert row["count"] == 3
 
 
-@pytest.mark.parametrize(("name", "count"), [("augmentation-anli", 6), ("correction-mnli", 1)])
+@pytest.mark.parametrize(("name", "count"), [("augmentation-anli", 7), ("correction-mnli", 1)])
 def test_other_ways_to_rank_share_draws_with_the_papers(name, count, results, laboratory):
     result = results(name)["result"]
     wanted = getattr(laboratory.settings, name.replace("-", "_"))
@@ -526,16 +527,17 @@ def test_a_variant_changes_what_it_is_named_for(laboratory):
     context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
     wanted = settings_for("full").correction_mnli
     papers = correction.Ranking(context, wanted)
-    dot, small, own, head, scan, decay = (replace(papers, variant=variant) for variant in wanted.variants)
+    dot, small, large, own, head, scan, decay = (replace(papers, variant=variant) for variant in wanted.variants)
     assert (papers.plan(5000).effect, papers.plan(5000).nearest, papers.plan(5000).repeats) == ("retrain", 1000, 5)
     assert papers.options["damping"] == 5000
     assert (dot.plan(5000).effect, dot.plan(5000).nearest, dot.plan(5000).repeats) == ("finetune-step", 1000, 3)
     assert (small.options["damping"], small.plan(5000).effect) == (50, "retrain")
+    assert (large.options["damping"], "curvature" in large.options) == (5000, False)  # Gauss-Newton
     assert (own.options["damping"], own.plan(5000).effect) == ("auto", "retrain")
     assert (scan.plan(5000).nearest, scan.options["damping"]) == (None, 5000)
     assert (papers.plan(5000).nearest_by, head.plan(5000).nearest_by) == ("features", "head-gradient")
     assert "weight_decay" not in papers.options
-    assert (decay.options["weight_decay"], decay.options["weight_decay_in"]) == (0.01, "everything")
+    assert (decay.options["weight_decay"], decay.options["weight_decay_in"]) == (0.01, "matrices")
 
 
 def test_the_rows_of_a_test_set_are_looked_at_where_walks_end(results, laboratory):

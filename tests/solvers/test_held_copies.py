@@ -70,15 +70,29 @@ def test_a_pass_that_is_given_copies_crosses_no_devices(
     assert crossings.found == []
 
 
-def test_what_is_computed_is_the_same_to_the_last_bit(given: Callable[[str], tuple[Tensor, Tensor, Tensor]]) -> None:
+def test_what_is_computed_from_other_tensors_is_the_same_to_the_last_bit(
+    given: Callable[[str], tuple[Tensor, Tensor, Tensor]],
+) -> None:
     tensors, held = given("cpu"), HeldCopies()
-    plain = products(*tensors)
-    with held.noting():
-        noted = products(*tensors)
+    other: Any = tuple(tensor.flip(0) + 0.5 for tensor in tensors)
+    for _ in range(2):
+        with held.noting():
+            noted = products(*tensors)
     with held.giving():
-        again = products(*tensors)
-    assert torch.equal(plain, noted)
-    assert torch.equal(plain, again)
+        again = products(*other)
+    assert torch.equal(noted, products(*tensors))
+    assert torch.equal(again, products(*other))
+
+
+def test_what_is_wrapped_anew_is_made_anew() -> None:
+    def wrapped(weight: Tensor) -> Tensor:
+        return torch.as_tensor(weight).pow(3).sum()
+
+    held, one, other = HeldCopies(), torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0])
+    with held.noting():
+        grad(wrapped)(one)
+    with held.giving():
+        assert torch.equal(grad(wrapped)(other), 3 * other.square())
 
 
 def test_a_pass_that_makes_more_than_was_noted_is_none_like_it() -> None:
@@ -89,6 +103,20 @@ def test_a_pass_that_makes_more_than_was_noted_is_none_like_it() -> None:
         torch.tensor(1.0)
         with pytest.raises(RuntimeError, match="more tensors are made"):
             torch.tensor(2.0)
+    with pytest.raises(RuntimeError, match="fewer tensors are made"), held.giving():
+        pass
+    with pytest.raises(RuntimeError, match="differs from pass to pass"), held.noting():
+        torch.tensor(2.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_a_product_with_a_number_is_rounded_as_torch_does(dtype: torch.dtype) -> None:
+    values = torch.randn(1000, generator=torch.Generator().manual_seed(0)).to(dtype)
+    plain = (values * 0.17677669, 0.3 * values, values / 2.6)
+    with HeldCopies().noting():
+        held = (values * 0.17677669, 0.3 * values, values / 2.6)
+    for one, other in zip(plain, held, strict=True):
+        assert torch.equal(one, other)
 
 
 def test_what_depends_on_the_examples_is_not_held() -> None:

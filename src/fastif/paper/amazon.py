@@ -24,7 +24,7 @@ from fastif.paper.context import Context
 from fastif.paper.endings import Ends, Group, ends_of, joined, with_rows_error
 from fastif.paper.figures_of_the_paper import AMAZON, AMAZON_CLAIM
 from fastif.paper.models import TaskModel
-from fastif.paper.ranked_walks import Ranking, with_unranked
+from fastif.paper.ranked_walks import SAME, Ranking, with_unranked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,10 +54,13 @@ def run(context: Context) -> dict[str, Any]:
             found[effect].append(courses)
         papers = found[PAPERS][-1]
         ends.append(_ends(context, model, sets, where, papers))
+        if wanted.variants and checkpoint == 0:
+            variants[SAME] = _shown(with_unranked(papers, papers, wanted.variant_repeats))
         for variant in wanted.variants if checkpoint == 0 else ():
+            if variant.gradient_dot:  # what the other effect is
+                continue
             other = _walk(Ranking(context, wanted, variant), model, sets, f"{where}, {variant.name}")
-            walks = with_unranked(papers, other, wanted.variant_repeats)
-            variants[variant.name] = [row for row in walks.comparisons if row["part"] in (TEST, ORIGINAL)]
+            variants[variant.name] = _shown(with_unranked(papers, other, wanted.variant_repeats))
     effects = {effect: Courses.joined(each).as_json() for effect, each in found.items()}
     rows, all_ends = effects[PAPERS]["comparisons"], {TEST: joined(ends)}
     everyone: list[Group] = [([TEST], list(range(effects[PAPERS]["parts"][0]["examples"])))]
@@ -72,6 +75,10 @@ def run(context: Context) -> dict[str, Any]:
         "effects": effects,
         "variants": {"repeats": wanted.variant_repeats, "comparisons": variants},
     }
+
+
+def _shown(courses: Courses) -> list[Row]:
+    return [row for row in courses.comparisons if row["part"] in (TEST, ORIGINAL)]
 
 
 def _sets(context: Context, model: TaskModel) -> Sets:
@@ -176,7 +183,7 @@ def _variants_table(result: dict[str, Any]) -> list[str]:
     ]
     return [
         f"Other ways to rank, from the first model alone, {variants['repeats']} repeats with the same draws; change of "
-        "accuracy in points:",
+        "accuracy in points, intervals over repeats alone:",
         markdown(["ranked by", *(f"{kind}; {part}" for kind, part in cells)], rows),
     ]
 

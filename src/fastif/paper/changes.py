@@ -211,7 +211,7 @@ def _variants(result: Mapping[str, Any]) -> list[str]:
     group = {"part": OWN} if ALL not in result["walks"] else {"set": TEST, "part": TEST}
     pairs = (("helpful", START), ("helpful", "random"), ("helpful", "anchors"), ("harmful", START))
     lines = []
-    for name, rows in {"as the paper ranks": result["changes"], **variants["changes"]}.items():
+    for name, rows in {"as the paper ranks, all models and repeats": result["changes"], **variants["changes"]}.items():
         cells = [
             words(row)
             for measure in ("accuracy", "loss")
@@ -223,7 +223,8 @@ def _variants(result: Mapping[str, Any]) -> list[str]:
     names = [first if second == START else f"{first} - {second}" for first, second in pairs]
     columns = [*(f"accuracy, {name}" for name in names), *(f"loss, {name}" for name in names)]
     return [
-        f"Other ways to rank points, from the first model alone, {variants['repeats']} repeats with the same draws:",
+        "Other ways to rank points; from the second line on from the first model alone, "
+        f"{variants['repeats']} repeats with the same draws:",
         markdown(["", *columns, "accuracy on original data, helpful"], lines),
     ]
 

@@ -22,14 +22,13 @@ from fastif.paper.context import Context
 from fastif.paper.data import Data, check_no_shared_premise
 from fastif.paper.endings import Ends, ends_of, joined
 from fastif.paper.models import TaskModel
-from fastif.paper.ranked_walks import Ranking, with_unranked
+from fastif.paper.ranked_walks import SAME, Ranking, with_unranked
 from fastif.paper.settings import CorrectionSettings, Model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Read = Callable[[Data], TextTable]
-SAME = "as the paper ranks, the same repeats"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from fastif.paper.context import Context
 from fastif.paper.settings import CorrectionSettings
 from fastif.paper.variants import PAPERS, Variant
 
+SAME = "as the paper ranks, the same repeats"
 UNRANKED: tuple[Kind, ...] = ("random", "anchors")
 
 
@@ -26,7 +27,7 @@ class Ranking:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of points that depend on it: random points and anchors are those of the paper's walks."""
-        return KINDS if self.variant is PAPERS else ("helpful", "harmful")
+        return KINDS if self.variant == PAPERS else ("helpful", "harmful")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -46,7 +47,7 @@ class Ranking:
             effect="finetune-step" if variant.gradient_dot else "retrain",
             nearest=None if variant.scan else min(wanted.k, pool),
             nearest_by=variant.by,
-            repeats=wanted.repeats if variant is PAPERS else min(wanted.repeats, wanted.variant_repeats),
+            repeats=wanted.repeats if variant == PAPERS else min(wanted.repeats, wanted.variant_repeats),
             seed=self.context.seed,
         )
 

@@ -23,6 +23,7 @@ from fastif.paper.figures_of_the_paper import RECALL, RECALL_CLAIM
 from fastif.paper.models import TaskModel
 from fastif.paper.points import KINDS, RIGHT, WRONG, Points
 from fastif.paper.settings import RecallSettings
+from fastif.paper.variants import decay_of_the_authors
 from fastif.solvers import Auto
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ def _truths(wanted: RecallSettings) -> dict[str, dict[str, Any]]:
     """Return what is taken for the truth: each damping, and the first once more with weight decay in all gradients."""
     found: dict[str, dict[str, Any]] = {str(damping): {"damping": damping} for damping in wanted.dampings}
     if wanted.decay:
-        first, everywhere = wanted.dampings[0], {"weight_decay": 2 * wanted.decay, "weight_decay_in": "everything"}
-        found[f"{first}, weight decay in the gradients"] = {"damping": first, **everywhere}
+        first = wanted.dampings[0]
+        found[f"{first}, weight decay in the gradients"] = {"damping": first, **decay_of_the_authors(wanted.decay)}
     return found
 
 
@@ -200,9 +201,10 @@ def table(result: dict[str, Any]) -> str:
         ),
         f"Paper ({RECALL_CLAIM.where}): {RECALL_CLAIM.words}. Ours, R@{depths[0]} by {methods[0]}:",
         markdown(["damping", "k", "prediction", "harmful", "helpful"], signs),
-        f"{len(result['points'])} points, {total:,} training points; damping in use: "
-        + ", ".join(f"{name} = {used['damping']:.3g}" for name, used in result["dampings"].items())
-        + f". The truth: {next(iter(result['dampings'].values()))['method']}, and a scan of all training points.",
+        f"{len(result['points'])} points, {total:,} training points. The truth is a scan of all training points; by "
+        "damping: "
+        + "; ".join(f"({name}) {used['damping']:.3g}, {used['method']}" for name, used in result["dampings"].items())
+        + ".",
     ]
     return "\n\n".join(parts)
 

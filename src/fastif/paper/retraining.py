@@ -22,8 +22,7 @@ from fastif.measuring.words import markdown
 from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import RETRAINING_CLAIMS
 from fastif.paper.models import TaskModel
-from fastif.paper.points import Points
-from fastif.paper.scored import Search, System, enough
+from fastif.paper.scored import Scored, Search, System, enough
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +46,7 @@ def run(context: Context) -> dict[str, Any]:
         for system, scores in found.scores.items()
         for removal in influential(scores, counts=wanted.removed, examples=total, system=system)
     ]
-    removals += _by_variants(context, model, found.points)
+    removals += _by_variants(context, model, found)
     removals += at_random(
         model.train.targets,
         counts=wanted.removed,
@@ -76,7 +75,7 @@ def run(context: Context) -> dict[str, Any]:
         "of_each_sign": wanted.of_each_sign,
         "variants": [variant.name for variant in wanted.variants],
         **_kept(done),
-        "summary": done.in_words(),
+        "summary": _papers(done, [variant.name for variant in wanted.variants]).in_words(),
     }
 
 
@@ -96,13 +95,13 @@ def _systems(context: Context, total: int) -> list[System]:
     return [*fast, System(FULL, wanted.full, context.seed)]
 
 
-def _by_variants(context: Context, model: TaskModel, points: Points) -> list[Removal]:
+def _by_variants(context: Context, model: TaskModel, scored: Scored) -> list[Removal]:
     """Return what other ways to rank would remove, of points that have enough of both signs by them."""
     wanted, total = context.settings.retraining, len(model.train)
     removals = []
     for variant in wanted.variants:
         system = System(variant.name, wanted.fast, context.seed + 1, min(wanted.k[0], total), variant)
-        found = system.scores(context, model, points.table, "all points")
+        found = system.scores(context, model, scored.points.table, scored.which)
         rows = [row for row, values in enumerate(found.values) if enough(values, max(wanted.variant_removed))]
         if rows:
             scores = fastif.Scores(found.values[rows], found.train_ids[rows])
@@ -126,8 +125,7 @@ def _kept(done: Retrained) -> dict[str, Any]:
 
 def retrained(result: dict[str, Any]) -> Retrained:
     """Return what was measured of the paper's systems and of random removals, from a result."""
-    others = result.get("variants", [])
-    return _some(_everything(result), [one.system not in others for one in _everything(result).removals])
+    return _papers(_everything(result), result.get("variants", []))
 
 
 def by_variant(result: dict[str, Any]) -> dict[str, Retrained]:
@@ -137,6 +135,10 @@ def by_variant(result: dict[str, Any]) -> dict[str, Retrained]:
         name: _some(done, [one.query is None or one.system == name for one in done.removals])
         for name in result.get("variants", [])
     }
+
+
+def _papers(done: Retrained, variants: list[str]) -> Retrained:
+    return _some(done, [one.system not in variants for one in done.removals])
 
 
 def _some(done: Retrained, wanted: list[bool]) -> Retrained:
@@ -174,7 +176,7 @@ def table(result: dict[str, Any]) -> str:
     notes = [
         f"{len(result['points'])} points with at least {result['of_each_sign']} helpful and harmful training points "
         f"({result['tried']} were looked at); {done.examples:,} training points (the paper: 392,702; a k above the "
-        f"number of training points is all of them); {done.models:,} trainings: {result['trained']}; "
+        f"number of training points is all of them); {result['models_trained']:,} trainings: {result['trained']}; "
         f"{len(done.seeds)} seeds, each training compared with that of the same seed on everything.",
         "" if seeds is None else f"The seed alone moves the loss of a point by {seeds:.3f} (standard deviation).",
         ""
@@ -194,39 +196,31 @@ def table(result: dict[str, Any]) -> str:
 
 
 def _variants_table(result: dict[str, Any], papers: Retrained) -> list[str]:
-    """Return what other ways to rank do beside the paper's first system, each at its own numbers of points."""
+    """Return what other ways to rank do beside the paper's first system, at the numbers of points that they have."""
     variants = by_variant(result)
     if not variants:
         return []
     first = papers.removals[0].system
-    alone = _some(papers, [one.query is None or one.system == first for one in papers.removals])
     counts = sorted({one.count for done in variants.values() for one in done.removals if one.query is not None})
+    alone = _some(papers, [one.count in counts and one.system == first for one in papers.removals])
+    cells = [(group, kind, count) for group in _groups(papers) for kind in DIRECTION for count in counts]
     rows = []
     for system, done in {first: alone, **variants}.items():
-        lines = [each for each in done.lines() if each.line.kind in DIRECTION]
-        noise = {(each.group, each.count): each for each in done.noise()}
-        found = {(each.group, each.line.kind, each.count): each for each in lines}
+        found = {(each.group, each.line.kind, each.count): each for each in done.lines()}
         points = len({one.query for one in done.removals} - {None})
         agreement = done.prediction()
-        cells = [
-            "-" if (each := found.get((group, kind, count))) is None else _cell(each, noise.get((group, count)))
-            for group in dict.fromkeys(each.group for each in papers.lines())
-            for kind in DIRECTION
-            for count in counts
-        ]
-        rows.append([system, str(points), *cells, "-" if agreement is None else f"{agreement['spearman']:.2f}"])
-    columns = [
-        f"{group}, {kind}, m = {count}"
-        for group in dict.fromkeys(each.group for each in papers.lines())
-        for kind in DIRECTION
-        for count in counts
-    ]
+        words = ["-" if (each := found.get(cell)) is None else _cell(each, None) for cell in cells]
+        rows.append([system, str(points), *words, "-" if agreement is None else f"{agreement['spearman']:.2f}"])
+    columns = [f"{group}, {kind}, m = {count}" for group, kind, count in cells]
     return [
-        "Other ways to rank what is removed, each but for its name as in the first line. Points: with enough training "
-        "points of both signs. Spearman: of what the scores predict with what happened, over removals of all sizes "
-        "that there are in a line.",
+        "Other ways to rank what is removed. Points: with enough training points of both signs. Spearman: of what the "
+        "scores predict with what happened, over the removals of a line.",
         markdown(["ranked by", "points", *columns, "Spearman"], rows),
     ]
+
+
+def _groups(done: Retrained) -> list[str]:
+    return list(dict.fromkeys(each.group for each in done.lines()))
 
 
 def _rows(lines: list[Change], noise: dict[tuple[str, int], Noise], counts: list[int]) -> list[list[str]]:

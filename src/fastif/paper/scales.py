@@ -24,8 +24,8 @@ from fastif.paper.settings import (
     Table1Settings,
     VisualizationSettings,
 )
-from fastif.paper.solver_settings import NLI_ON_HANS, NLI_ON_MNLI, SolverSettings
-from fastif.paper.variants import WEIGHT_DECAY, Variant, beside
+from fastif.paper.solver_settings import SolverSettings
+from fastif.paper.variants import VARIANTS, WEIGHT_DECAY
 
 
 def _recipes(usual: Recipe, **others: Recipe) -> dict[Model, Recipe]:
@@ -39,14 +39,14 @@ FEW_RECIPE = Recipe(epochs=5, batch_size=32, learning_rate=1e-4, weight_decay=0.
 SMALL_RECIPE = Recipe(epochs=3, batch_size=32, learning_rate=2e-4, weight_decay=0.005, dev_share=0.0, max_length=96)
 SMOKE_RECIPE = Recipe(epochs=12, batch_size=16, learning_rate=5e-3, weight_decay=0.005, dev_share=0.0, max_length=48)
 
-# the paper's lambda with a larger damp and a smaller scale: the same fixed point, as near to it in fewer steps
+# the paper's lambda with a larger damp and a smaller scale: the same fixed point, as little left out of the series in
+# fewer steps, and fewer examples drawn: more noise, where the curvature is anything beside lambda
 SHORT_NLI = SolverSettings(0.01, 5e3, 500)
 SHORT_HANS = SolverSettings(0.8, 6250, 4)
-SHORT_ORIGINAL = SolverSettings(0.1, 500, 50, batch_size=128, repeats=1)
+SHORT_ORIGINAL = SolverSettings(0.02, 2.5e3, 250, batch_size=128, repeats=1)
 SMALL_NLI = SolverSettings(0.1, 500, 50)
 SMALL_HANS = SolverSettings(0.2, 2.5e4, 25)
 SMALL_ORIGINAL = replace(SMALL_NLI, batch_size=8, repeats=1)
-SMALL_VARIANTS = beside(NLI_ON_HANS.damping)
 SMALL_HVP = SolverSettings(0.05, 1e3, 100)  # slower, so that there is something to be seen over J
 SMOKE_SOLVER = SolverSettings(0.1, 500, 12, batch_size=2, repeats=2)
 SMOKE_ORIGINAL = SolverSettings(0.1, 500, 12, batch_size=8, repeats=1)
@@ -54,15 +54,10 @@ SMALL_CORRECTION = CorrectionSettings(SMALL_HANS, steps=6, learning_rate=1e-2, k
 SMOKE_CORRECTION = CorrectionSettings(
     replace(SMOKE_SOLVER, depth=3), anchors=4, points=4, steps=2, learning_rate=5e-2, k=10, repeats=2
 )
-SMOKE_VARIANTS = beside(50_000)
 
 # models of equal accuracy on NLI differ widely on HANS: the paper's single checkpoint is one draw of many
-FULL_CORRECTION = CorrectionSettings(
-    SHORT_HANS, repeats=5, checkpoints=5, watched=3000, variants=beside(NLI_ON_MNLI.damping)
-)
-NLI_VARIANTS = beside(NLI_ON_HANS.damping)
-SLICE_VARIANTS = (*NLI_VARIANTS, Variant("damping 50", damping=NLI_ON_MNLI.damping))  # the paper has one for each
-FULL_AMAZON = CorrectionSettings(SHORT_NLI, anchors=50, points=50, repeats=5, watched=2000, variants=NLI_VARIANTS)
+FULL_CORRECTION = CorrectionSettings(SHORT_HANS, repeats=5, checkpoints=5, watched=3000, variants=VARIANTS)
+FULL_AMAZON = CorrectionSettings(SHORT_NLI, anchors=50, points=50, repeats=5, watched=2000, variants=VARIANTS)
 
 SCALES: dict[str, Settings] = {
     "full": Settings(
@@ -72,13 +67,13 @@ SCALES: dict[str, Settings] = {
         sizes=Sizes(),
         recipes=_recipes(FULL_RECIPE, nli_3_few=FEW_RECIPE),
         recall=RecallSettings(decay=WEIGHT_DECAY),
-        correlations=CorrelationSettings(full=SHORT_ORIGINAL, variants=NLI_VARIANTS),
+        correlations=CorrelationSettings(full=SHORT_ORIGINAL, variants=VARIANTS),
         retraining=RetrainingSettings(
-            full=SHORT_ORIGINAL, k=(1000,), baselines=3, variants=NLI_VARIANTS, variant_removed=(25,)
+            full=SHORT_ORIGINAL, k=(1000,), baselines=3, variants=VARIANTS, variant_removed=(25,)
         ),
-        simulatability=SimulatabilitySettings(solver=SHORT_NLI, variants=NLI_VARIANTS),
+        simulatability=SimulatabilitySettings(solver=SHORT_NLI, variants=VARIANTS),
         visualization=VisualizationSettings(
-            nli_on_mnli=SHORT_NLI, nli_on_hans=SHORT_HANS, hans=SHORT_HANS, variants=SLICE_VARIANTS
+            nli_on_mnli=SHORT_NLI, nli_on_hans=SHORT_HANS, hans=SHORT_HANS, variants=VARIANTS
         ),
         correction_mnli=FULL_CORRECTION,
         augmentation_hans=replace(FULL_CORRECTION, checkpoints=3),
@@ -105,7 +100,7 @@ SCALES: dict[str, Settings] = {
             4, 4, (10, 50, 100, 200, 500), (10, 100), dampings=(SMALL_NLI.damping, "auto"), curvature_examples=150
         ),
         correlations=CorrelationSettings(
-            2, 2, (50, 500), 100, fast=SMALL_NLI, full=SMALL_ORIGINAL, variants=SMALL_VARIANTS
+            2, 2, (50, 500), 100, fast=SMALL_NLI, full=SMALL_ORIGINAL, variants=VARIANTS[:1]
         ),
         retraining=RetrainingSettings(
             2,
@@ -117,12 +112,8 @@ SCALES: dict[str, Settings] = {
             draws=1,
             fast=SMALL_NLI,
             full=SMALL_ORIGINAL,
-            variants=SMALL_VARIANTS,
-            variant_removed=(25,),
         ),
-        simulatability=SimulatabilitySettings(
-            4, 4, rates=12, points=4, k=250, solver=SMALL_NLI, variants=SMALL_VARIANTS
-        ),
+        simulatability=SimulatabilitySettings(4, 4, rates=12, points=4, k=250, solver=SMALL_NLI),
         visualization=VisualizationSettings(
             15, 15, k=100, nli_on_mnli=SMALL_NLI, nli_on_hans=SMALL_HANS, hans=SMALL_HANS
         ),
@@ -140,9 +131,7 @@ SCALES: dict[str, Settings] = {
         table1=Table1Settings(None, queries=2, depth=2, fast_depth=2, sample=4, candidates=(40, 10)),
         hvp=HvpSettings(1, 1, (4, 8), (1, 4), (1, 2), examples=32, solver=SMOKE_SOLVER),
         recall=RecallSettings(2, 2, (5, 20, 50), (5, 10), dampings=("auto",), decay=WEIGHT_DECAY),
-        correlations=CorrelationSettings(
-            2, 2, (10, 40), 20, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL, variants=SMOKE_VARIANTS
-        ),
+        correlations=CorrelationSettings(2, 2, (10, 40), 20, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL, variants=VARIANTS),
         retraining=RetrainingSettings(
             2,
             1,
@@ -153,11 +142,11 @@ SCALES: dict[str, Settings] = {
             draws=1,
             fast=SMOKE_SOLVER,
             full=SMOKE_ORIGINAL,
-            variants=SMOKE_VARIANTS[:1],
+            variants=VARIANTS[:1],
             variant_removed=(5,),
         ),
         simulatability=SimulatabilitySettings(
-            2, 1, rates=4, points=2, k=30, shown=2, solver=SMOKE_SOLVER, variants=SMOKE_VARIANTS[2:3]
+            2, 1, rates=4, points=2, k=30, shown=2, solver=SMOKE_SOLVER, variants=VARIANTS[3:4]
         ),
         visualization=VisualizationSettings(
             3,
@@ -166,13 +155,13 @@ SCALES: dict[str, Settings] = {
             nli_on_mnli=SMOKE_SOLVER,
             nli_on_hans=SMOKE_SOLVER,
             hans=SMOKE_SOLVER,
-            variants=SMOKE_VARIANTS[-2:],
+            variants=VARIANTS[-2:],
         ),
-        correction_mnli=replace(SMOKE_CORRECTION, variants=SMOKE_VARIANTS[:1], variant_repeats=2),
+        correction_mnli=replace(SMOKE_CORRECTION, variants=VARIANTS[:1], variant_repeats=2),
         augmentation_hans=SMOKE_CORRECTION,
-        augmentation_anli=replace(SMOKE_CORRECTION, variants=SMOKE_VARIANTS, variant_repeats=1),
+        augmentation_anli=replace(SMOKE_CORRECTION, variants=VARIANTS, variant_repeats=1),
         amazon=CorrectionSettings(
-            SMOKE_SOLVER, anchors=6, points=6, steps=2, k=20, repeats=2, variants=SMOKE_VARIANTS[-1:], variant_repeats=2
+            SMOKE_SOLVER, anchors=6, points=6, steps=2, k=20, repeats=2, variants=VARIANTS[-1:], variant_repeats=2
         ),
     ),
 }

@@ -63,11 +63,12 @@ class System:
 
 @dataclass(frozen=True)
 class Scored:
-    """Points, and for each system the scores of its candidates."""
+    """Points, and for each system the scores of its candidates; `which` they are is a part of the name of pieces."""
 
     points: Points
     scores: dict[str, fastif.Scores]
     tried: int
+    which: str
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Search:
                 some += queue[:missing]
                 queues[kind] = queue[missing:]
             scores = {
-                system.name: system.scores(self.context, self.model, drawn.table.take(some), f"points {some}")
+                system.name: system.scores(self.context, self.model, drawn.table.take(some), _named(some))
                 for system in self.systems
             }
             for place, row in enumerate(some):
@@ -123,7 +124,7 @@ class Search:
             )
             for system in self.systems
         }
-        return Scored(Points(table, self.model.examples(table), drawn.right[rows]), scores, tried)
+        return Scored(Points(table, self.model.examples(table), drawn.right[rows]), scores, tried, _named(rows))
 
     def _give_up(self, kind: str, found: int, wanted: int, drawn: int) -> None:
         raise DataError(
@@ -131,6 +132,10 @@ class Search:
             f"{self.least} harmful training points among the candidates of every system, and {wanted} are wanted. Take "
             "more candidates, or remove fewer."
         )
+
+
+def _named(rows: list[int]) -> str:
+    return f"points {rows}"
 
 
 def enough(values: Tensor, least: int) -> bool:

@@ -22,6 +22,7 @@ from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import SIMULATABILITY_CLAIMS, SIMULATABILITY_LABELS, SIMULATABILITY_OVER_RANDOM
 from fastif.paper.retraining import how_it_was_trained
 from fastif.paper.scored import Search, System
+from fastif.paper.variants import PAPERS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,7 +64,7 @@ def run(context: Context) -> dict[str, Any]:
     ranked = {}
     for variant in wanted.variants:
         other = replace(system, name=variant.name, variant=variant)
-        scores = other.scores(context, model, found.points.table, "all points")
+        scores = other.scores(context, model, found.points.table, found.which)
         least = most_removable(scores)
         told = {"least": least}
         ranked[variant.name] = (
@@ -186,7 +187,7 @@ def _ranked_table(result: dict[str, Any], variants: dict[str, Simulated]) -> lis
     labels, papers = next(iter(variants.items()))
     kinds, groups = tuple(EXPECTED.values()), [found["group"] for found in papers.by_group()]
     rows = []
-    for name, found in {"as the paper ranks": {"groups": papers.by_group()}, **ranked}.items():
+    for name, found in {PAPERS.name: {"groups": papers.by_group()}, **ranked}.items():
         if "groups" in found:
             cells = [
                 f"{each['at_best_rate'][kind]:+.4f} / {each['over_all_rates'][kind]:+.4f}"
@@ -194,7 +195,7 @@ def _ranked_table(result: dict[str, Any], variants: dict[str, Simulated]) -> lis
                 for kind in kinds
             ]
         else:
-            cells = [f"a point has but {found['least']} of one sign"] + ["-"] * (len(kinds) * len(groups) - 1)
+            name, cells = f"{name} (a point has but {found['least']} of one sign)", ["-"] * (len(kinds) * len(groups))
         rows.append([name, *cells])
     columns = [f"{group}: {kind}" for group in groups for kind in kinds]
     return [

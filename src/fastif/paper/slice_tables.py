@@ -49,9 +49,9 @@ def _variants_tables(result: dict[str, Any]) -> list[str]:
         rows = [[name, *(_counted_words(row, lexical=lexical) for row in way)] for name, way in ways.items()]
         whose = "; then the share of abs(I) that is of training points of lexical overlap" if lexical else ""
         found += [
-            f"**Trained on {words}: other ways to score**, mean over wrong points: share of edges that help, and how "
-            f"many times as strong as harmful ones these are{whose}. Where all points are scored, the "
-            f"{part['k']:,} strongest are counted.",
+            f"**Trained on {words}: other ways to score**, over wrong points: mean share of edges that help, and how "
+            "many times as strong as harmful ones these are (geometric mean over the points that have both)"
+            f"{whose}. Where all points are scored, the {part['k']:,} strongest are counted.",
             markdown(["scored by", *slices], rows),
         ]
     return found

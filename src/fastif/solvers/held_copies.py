@@ -40,10 +40,19 @@ class HeldCopies:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Within this context, note what is made; the last such pass counts."""
-        self._made = []
-        with _Calls(self._note):
+        """Within this context, note what is made; raises if a pass before made something else."""
+        made: list[Any] = []
+
+        def note(make: Callable[[], Any]) -> Any:
+            result = make()
+            made.append(_plain(result))
+            return result
+
+        with _Calls(note):
             yield
+        if self._made and not _are_equal(self._made, made):
+            raise RuntimeError("what is made on the CPU differs from pass to pass.")
+        self._made = made
 
     @contextmanager
     def giving(self) -> Iterator[None]:
@@ -57,11 +66,8 @@ class HeldCopies:
 
         with _Calls(give):
             yield
-
-    def _note(self, make: Callable[[], Any]) -> Any:
-        made = make()
-        self._made.append(_plain(made))
-        return made
+        if rest:
+            raise RuntimeError("fewer tensors are made on the CPU in a pass than in the one before it.")
 
 
 class _Calls(TorchFunctionMode):
@@ -76,7 +82,8 @@ class _Calls(TorchFunctionMode):
     ) -> Any:
         """Hand over such a call, and leave all others alone."""
         named = kwargs or {}
-        if func in MAKERS or (func in COPIES and args[0].device.type == "cpu"):
+        is_new = func in MAKERS and not isinstance(args[0], Tensor)
+        if is_new or (func in COPIES and args[0].device.type == "cpu"):
             return self._hand(lambda: func(*args, **named))
         if func in PRODUCTS and not named and _is_with_number(*args):
             return func(args[0], torch.full((), args[1], dtype=args[0].dtype, device=args[0].device))
@@ -92,5 +99,15 @@ def _plain(made: Any) -> Any:
     return made
 
 
+def _are_equal(one: list[Any], other: list[Any]) -> bool:
+    def same(first: Any, second: Any) -> bool:
+        alike = first.shape == second.shape and first.dtype == second.dtype and first.device == second.device
+        return alike and (first.is_meta or torch.equal(first, second))
+
+    return len(one) == len(other) and all(map(same, one, other))
+
+
 def _is_with_number(one: Any, other: Any) -> bool:
-    return isinstance(one, Tensor) and one.is_floating_point() and isinstance(other, int | float)
+    # torch computes with a number in float32 at least, and with a tensor in its own dtype
+    is_wide = isinstance(one, Tensor) and one.dtype in (torch.float32, torch.float64)
+    return is_wide and isinstance(other, int | float)

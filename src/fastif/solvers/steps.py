@@ -175,6 +175,8 @@ class _Graph:
             torch.cuda.current_stream().wait_stream(beside)
             with torch.cuda.graph(self._graph, pool=pool), held.giving() if held else nullcontext():
                 step(state, self._inputs)
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, ModelError) as error:  # the second is what derivatives make of the first
             torch.cuda.synchronize()
             raise _NotRecordable from error

@@ -85,7 +85,10 @@ def recall_as_told(result: Result) -> Verdict:
     """The same recall: all of its interval within ten points of the paper's, on either side."""
     found = _recalls(result)
     outcomes = [within(replace(each, mean=each.mean - theirs.recall).interval, CLOSE) for _, each, theirs in found]
-    words = f"{_chance_in_words(result, found)} Close is within {100 * CLOSE:.0f} points."
+    words = (
+        f"{_chance_in_words(result, found)} Close is within {100 * CLOSE:.0f} points: a limit that was set after the "
+        "first result at `full` was seen."
+    )
     return Verdict(every(outcomes), _recalls_in_words(found), words)
 
 
