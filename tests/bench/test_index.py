@@ -31,6 +31,7 @@ def test_chunks_are_the_same_whoever_draws_them():
     assert not torch.equal(fitted.chunk(5), fitted.chunk(6))
 
 
+@pytest.mark.slow
 def test_an_index_of_two_processes(tmp_path):
     pytest.importorskip("faiss")
     file = tmp_path / "features.safetensors"

@@ -46,13 +46,12 @@ def test_a_typed_text_is_predicted_and_explained(online: Any, served: str, axe: 
     online.get_by_label("A text to ask about").fill("<b>a dull plot</b>")
     online.get_by_role("button", name="Ask").click()
     answer = online.locator(".answer").first
-    answer.locator(".card").first.wait_for(timeout=60_000)
+    answer.locator(".card").nth(9).wait_for(timeout=60_000)
     assert "<b>a dull plot</b>" in answer.inner_text()
     assert "sure" in answer.inner_text()
-    assert answer.locator(".card").count() >= 10
     assert serious(online, axe) == []
     answer.locator(".card-text").first.click()
-    assert "everything it influences" in online.locator("#detail-title").inner_text()
+    online.locator("#detail-title", has_text="everything it influences").wait_for()
     online.reload()  # what was asked is still there
     online.locator(".answer .card").first.wait_for(timeout=20_000)
 

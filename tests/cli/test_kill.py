@@ -71,7 +71,7 @@ def uninterrupted(line: list[str], tmp_path_factory: pytest.TempPathFactory) -> 
     return out, time.monotonic() - begun
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 20))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 20))])
 def test_killed_and_resumed(seed: int, line: list[str], uninterrupted: tuple[Path, float], tmp_path: Path) -> None:
     whole, seconds = uninterrupted
     generator = random.Random(seed)

@@ -49,6 +49,7 @@ def test_two_processes_of_one_command(folder: Path, tmp_path: Path) -> None:
     assert "finished run of the same request" in again.stderr
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_do_not_fight_over_a_port(folder: Path, tmp_path: Path) -> None:
     given = ["--train", str(folder / "train.csv"), "--query", str(folder / "query.csv")]
     runs = [started(["explain", str(folder / "model"), *given, "-o", str(tmp_path / name)]) for name in ("one", "two")]
