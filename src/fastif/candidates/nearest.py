@@ -6,7 +6,7 @@ This file knows models, data and keys; how neighbours are searched is the busine
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -25,7 +25,8 @@ from fastif.losses import PerExample
 from fastif.model import TorchModel
 from fastif.progress import Progress, silent
 
-WAYS = ("features", "head-gradient")
+By = Literal["features", "head-gradient"]
+WAYS: tuple[By, ...] = get_args(By)
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Nearest:
     """
 
     k: int
-    by: Literal["features", "head-gradient"] = "head-gradient"
+    by: By = "head-gradient"
     _: KW_ONLY
     features: str | None = None
     index: Index | None = None

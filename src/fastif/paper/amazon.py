@@ -4,8 +4,8 @@ The model is trained on reviews of other domains. For every step anchors are dra
 points are ranked for them as the paper does ("retrain": influence with curvature) and, beside that, by what a gradient
 step on them changes ("finetune-step"). Both share the anchors, so that they are paired with each other, with random
 points and with steps on the anchors themselves. Other ways to rank (`variants.py`) are walked from the first model.
-Looked at after each step: the test part of the held-out domain, the
-part that anchors are drawn from (the paper's validation curves), and unseen reviews of the domains of the training.
+Looked at after each step: the test part of the held-out domain, the part that anchors are drawn from (the paper's
+validation curves), and unseen reviews of the domains of the training.
 """
 
 import warnings
@@ -25,6 +25,7 @@ from fastif.paper.endings import Ends, Group, ends_of, joined, with_rows_error
 from fastif.paper.figures_of_the_paper import AMAZON, AMAZON_CLAIM
 from fastif.paper.models import TaskModel
 from fastif.paper.ranked_walks import SAME, Ranking, with_unranked
+from fastif.paper.variants import GRADIENT_DOT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +58,7 @@ def run(context: Context) -> dict[str, Any]:
         if wanted.variants and checkpoint == 0:
             variants[SAME] = _shown(with_unranked(papers, papers, wanted.variant_repeats))
         for variant in wanted.variants if checkpoint == 0 else ():
-            if variant.gradient_dot:  # what the other effect is
+            if variant == GRADIENT_DOT:  # what the other effect is
                 continue
             other = _walk(Ranking(context, wanted, variant), model, sets, f"{where}, {variant.name}")
             variants[variant.name] = _shown(with_unranked(papers, other, wanted.variant_repeats))
@@ -101,17 +102,17 @@ def _ends(context: Context, model: TaskModel, sets: Sets, where: str, courses: C
 
 def _walks(context: Context, model: TaskModel, sets: Sets, where: str) -> dict[Effect, Courses]:
     """Walk on all kinds of points as the paper chooses them, and once more on those that the other effect chooses."""
-    ranking = Ranking(context, context.settings.amazon)
-    papers = _walk(ranking, model, sets, f"{where}, {PAPERS}")
-    ours = _walk(ranking, model, sets, f"{where}, {OURS}", effect=OURS)
+    wanted = context.settings.amazon
+    papers = _walk(Ranking(context, wanted), model, sets, f"{where}, {PAPERS}")
+    as_often = replace(wanted, variant_repeats=wanted.repeats)
+    ours = _walk(Ranking(context, as_often, GRADIENT_DOT), model, sets, f"{where}, {OURS}")
     # random points and anchors know no effect
     return {PAPERS: papers, OURS: replace(ours, courses={**papers.courses, **ours.courses})}
 
 
-def _walk(ranking: Ranking, model: TaskModel, sets: Sets, where: str, *, effect: Effect = PAPERS) -> Courses:
-    """Walk on the kinds of points that a ranking chooses; with the other effect, on those that it changes alone."""
+def _walk(ranking: Ranking, model: TaskModel, sets: Sets, where: str) -> Courses:
+    """Walk on the kinds of points that a ranking chooses."""
     context, plan = ranking.context, ranking.plan(len(model.train))
-    plan, kinds = (replace(plan, effect=OURS), RANKED) if effect == OURS else (plan, ranking.kinds)
 
     def keep(what: str, make: Callable[[], Tensors]) -> Tensors:
         return context.piece(f"{where}: {what}", make)
@@ -119,7 +120,7 @@ def _walk(ranking: Ranking, model: TaskModel, sets: Sets, where: str, *, effect:
     known: dict[str, Any] = {"options": ranking.options, "keep": keep, "progress": context.progress}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fastif.ConvergenceWarning)  # the paper's number of steps, as it is
-        return Iteration(model.classifier, sets, plan=plan, **known).run(kinds)
+        return Iteration(model.classifier, sets, plan=plan, **known).run(ranking.kinds)
 
 
 def _examples(context: Context, model: TaskModel, table: TextTable) -> TextExamples:

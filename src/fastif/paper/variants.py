@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import fastif
+from fastif.candidates.nearest import By
 from fastif.paper.solver_settings import SolverSettings
 from fastif.solvers import Auto
 
@@ -33,7 +34,7 @@ class Variant:
     damping: DampingChoice | None = None
     gradient_dot: bool = False
     scan: bool = False
-    by: Literal["features", "head-gradient"] = "features"
+    by: By = "features"
     decay: float = 0.0
 
     @property
@@ -72,8 +73,9 @@ def decay_of_the_authors(decay: float) -> dict[str, Any]:
 PAPERS = Variant("as the paper ranks")
 
 
+GRADIENT_DOT = Variant("gradient dot product", gradient_dot=True)
 VARIANTS = (
-    Variant("gradient dot product", gradient_dot=True),
+    GRADIENT_DOT,
     Variant("damping 50, our solver", damping=50.0),
     Variant("damping 5000, our solver", damping=5000.0),
     Variant("automatic damping, our solver", damping="auto"),

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from fastif.candidates.nearest import By
 from fastif.errors import ConfigurationError
 from fastif.solvers.sampling import generator
 
@@ -18,7 +19,6 @@ Kind = Literal["helpful", "harmful", "random", "anchors"]
 Effect = Literal["finetune-step", "retrain"]
 Update = Literal["gradient", "newton"]
 CurvatureAt = Literal["each-step", "start"]
-By = Literal["features", "head-gradient"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 RATES: dict[Update, float] = {"gradient": 1e-4, "newton": 1.0}
 ANCHORS, RANDOM = 1, 2  # what is drawn, as a part of the key of the draw
