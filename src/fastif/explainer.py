@@ -338,7 +338,7 @@ class Explainer:
 
             def score() -> None:
                 first = sum(map(len, values))
-                directions = vectors.join(waiting)
+                directions = vectors.gather(waiting)
                 waiting.clear()
                 values.append(-selection.score(directions, partial(self._scanner.scan, notes=notes), first=first))
 
@@ -350,6 +350,7 @@ class Explainer:
                     score()
                 solutions.append(self._pieces.solve(solver, block, damping.value or 0.0))
                 waiting.append(solutions[-1].value)
+            del block  # as much as all solutions, if they are one block
             score()
             table = torch.cat(values)
             ids = selection.ids(len(table))

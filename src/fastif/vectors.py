@@ -128,6 +128,24 @@ def join(blocks: Sequence[Mapping[str, Tensor]]) -> Block:
     return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
 
+def gather(blocks: Sequence[Block]) -> Block:
+    """Return the vectors of several blocks as one, of which the given blocks become parts: nothing is held twice.
+
+    >>> one, two = {"a": torch.tensor([[1.0]])}, {"a": torch.tensor([[2.0]])}
+    >>> whole = gather([one, two])
+    >>> whole["a"].tolist(), whole["a"].data_ptr() == one["a"].data_ptr()
+    ([[1.0], [2.0]], True)
+    """
+    if len(blocks) == 1:
+        return dict(blocks[0])
+    widths, whole = [width(block) for block in blocks], {}
+    for name in blocks[0]:  # one after another, so that what was copied is let go before the next
+        whole[name] = torch.cat([block[name] for block in blocks])
+        for block, part in zip(blocks, whole[name].split(widths), strict=True):
+            block[name] = part
+    return whole
+
+
 def mean(block: Mapping[str, Tensor]) -> Block:
     """Return the mean of the vectors of a block, as a block of one."""
     return {name: tensor.mean(dim=0, keepdim=True) for name, tensor in block.items()}

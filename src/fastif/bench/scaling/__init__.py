@@ -35,7 +35,7 @@ class Plan:
         examples: of the training set; the usual number of the case unless given.
         processes: their numbers; one is always among them.
         rounds: through all of these.
-        repeats: of each stage in a round.
+        repeats: of each stage in a round; short ones are timed more often.
         queries: that are solved and scored for together.
         depth: steps of LiSSA with batches of one; a quarter of them with batches of 16.
         lissa_batches: B of LiSSA.
@@ -145,7 +145,7 @@ def table(result: dict[str, Any]) -> str:
         f"Each process has one thread, on a machine of {result['cores']} cores. {plan['queries']} {many}; conjugate "
         f"gradients with {plan['products']} products, and one for the residual, over {plan['curvature_examples']:,} "
         f"examples; the paper's LiSSA with T = {plan['lissa_repeats']} and J = {plan['depth']}, a quarter of that for "
-        f"B = 16. The fastest of {plan['rounds'] * plan['repeats']} times. Calls, bytes and seconds are those of rank "
+        f"B = 16. The fastest of {plan['rounds'] * plan['repeats']} times at least, of more where they are short. Calls, bytes and seconds are those of rank "
         "0; bytes are those of the tensors, and in the seconds it waits for slower processes too: for scores, until "
         "the others made theirs."
     )
