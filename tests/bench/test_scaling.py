@@ -1,6 +1,7 @@
 """`fastif bench scaling` on a tiny model: figures that make a table, bytes that obey the formula, a page of both."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,16 @@ def test_stages_and_bytes(measured):
         assert row["bytes"] == row["formula"], row["stage"]
     assert "speed-up" in scaling.table(measured)
     assert set(measured["ceilings"]) == {"2"}
+
+
+def test_a_team_of_one_is_compared_with_no_team_in_its_own_process():
+    plan = scaling.Plan("tiny", 48, rounds=1, depth=2, queries=2)
+    found = scaling.started(1, "fastif.bench.scaling.rank", asdict(plan), team=True)
+    assert set(found["alone"]) == set(found["stages"]) == STAGES
+    assert all(it["seconds"] > 0 and not it["sent"] for it in found["alone"].values())
+    differences = {stage: it["difference"] for stage, it in found["stages"].items()}
+    assert differences.pop("frozen layers") is None
+    assert max(differences.values()) < 1e-5
 
 
 def test_a_page_is_made_of_it(measured, tmp_path):

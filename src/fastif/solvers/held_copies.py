@@ -2,9 +2,10 @@
 
 Some models make small tensors on the CPU in every pass, positions for instance, and copy them to the GPU; a CUDA graph
 cannot hold such a copy. What is made on the CPU in a pass cannot depend on what is on the GPU, or the pass would have
-to wait for it, so that it is the same in every pass with inputs of one shape: it is noted in a pass before, and given
-in the one that is recorded. In the forward derivative of a product with a number, torch makes such a copy itself, out
-of reach: numbers become tensors on the GPU first. Knows calls of torch, and no model.
+to wait for it, so that it is the same in every pass with inputs of one shape, but for what the first makes once and for
+all: it is noted in the passes before, of which the last two must agree, and given in the one that is recorded. In the
+forward derivative of a product with a number, torch makes such a copy itself, out of reach: numbers become tensors on
+the GPU first. Knows calls of torch, and no model.
 """
 
 from collections import deque
@@ -27,20 +28,22 @@ class HeldCopies:
     """What copies and new tensors were in one pass, to be given in their order in others like it.
 
     >>> held = HeldCopies()
-    >>> with held.noting():
-    ...     first = torch.tensor([1.0]).to(torch.float64)
+    >>> for _ in range(2):
+    ...     with held.noting():
+    ...         noted = torch.tensor([1.0]).to(torch.float64)
     >>> with held.giving():
-    ...     second = torch.tensor([1.0]).to(torch.float64)
-    >>> second is first
+    ...     given = torch.tensor([1.0]).to(torch.float64)
+    >>> given is noted
     True
     """
 
     def __init__(self) -> None:
-        self._made: list[Any] = []
+        self._made: list[Any] | None = None
+        self._agrees = False
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Within this context, note what is made; raises if a pass before made something else."""
+        """Within this context, note what is made, and whether it is what the pass before made."""
         made: list[Any] = []
 
         def note(make: Callable[[], Any]) -> Any:
@@ -50,14 +53,15 @@ class HeldCopies:
 
         with _Calls(note):
             yield
-        if self._made and not _are_equal(self._made, made):
-            raise RuntimeError("what is made on the CPU differs from pass to pass.")
+        self._agrees = self._made is not None and _are_equal(self._made, made)
         self._made = made
 
     @contextmanager
     def giving(self) -> Iterator[None]:
         """Within this context, give what was noted in place of making it."""
-        rest = deque(self._made)
+        if not self._agrees:
+            raise RuntimeError("what is made on the CPU differs from pass to pass.")
+        rest = deque(self._made or ())
 
         def give(make: Callable[[], Any]) -> Any:
             if not rest:

@@ -3,8 +3,9 @@
     fastif bench scaling --processes 1,2,4
 
 Every process has one thread, so that two have twice the cores of one and nothing else. One process is one without a
-team. Rounds go through all numbers of processes in turn, and the fastest of all rounds counts: what else the machine
-does then hits all alike. Knows how processes are started; what each does is in rank.py, what follows for other sizes in
+team; on a GPU it works first as a team of one and then without a team, as two processes would differ by more than that.
+Rounds go through all numbers of processes in turn, and the fastest of all rounds counts: what else the machine does
+then hits all alike. Knows how processes are started; what each does is in rank.py, what follows for other sizes in
 predict.py.
 """
 
@@ -20,7 +21,7 @@ from typing import Any
 
 import fastif
 from fastif.errors import FastifError
-from fastif.measuring.words import markdown, seconds
+from fastif.measuring.words import markdown, number, seconds
 
 LONGEST = 7200  # seconds that one start may take
 TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -67,8 +68,10 @@ def run(plan: Plan) -> dict[str, Any]:
     ways = [(1, False), *((count, True) for count in counts if count > 1 or plan.device == "cuda")]
     found: dict[tuple[int, bool], list[dict[str, Any]]] = {way: [] for way in ways}
     for _ in range(plan.rounds):
-        for count, team in ways:
+        for count, team in ways[1:] if plan.device == "cuda" else ways:
             found[count, team].append(started(count, "fastif.bench.scaling.rank", asdict(plan), team=team))
+    if plan.device == "cuda":
+        found[1, False] = [{**each, "stages": each["alone"]} for each in found[1, True]]
     alone = _fastest(found[1, False])
     rows = []
     for count, team in ways:
@@ -145,9 +148,9 @@ def table(result: dict[str, Any]) -> str:
         f"Each process has one thread, on a machine of {result['cores']} cores. {plan['queries']} {many}; conjugate "
         f"gradients with {plan['products']} products, and one for the residual, over {plan['curvature_examples']:,} "
         f"examples; the paper's LiSSA with T = {plan['lissa_repeats']} and J = {plan['depth']}, a quarter of that for "
-        f"B = 16. The fastest of {plan['rounds'] * plan['repeats']} times at least, of more where they are short. Calls, bytes and seconds are those of rank "
-        "0; bytes are those of the tensors, and in the seconds it waits for slower processes too: for scores, until "
-        "the others made theirs."
+        f"B = 16. The fastest of {plan['rounds'] * plan['repeats']} times, of more where they are short. Calls, bytes "
+        "and seconds are those of rank 0; bytes are those of the tensors, and in the seconds it waits for slower "
+        "processes too: for scores, until the others made theirs."
     )
     if result["ceilings"]:
         most = ", ".join(f"{count}: {times:.2f}x" for count, times in result["ceilings"].items())
@@ -155,5 +158,9 @@ def table(result: dict[str, Any]) -> str:
             f" What the machine itself gives, by matrix products of one thread in all processes at once: {most}. That "
             "is less than the number of processes where two threads share a core, or others the machine."
         )
+    differences = {row["stage"]: row["difference"] for row in result["rows"] if row.get("difference") is not None}
+    if differences:
+        words = "; ".join(f"{stage} {number(found, 2)}" for stage, found in differences.items())
+        note += f" What comes out as a team differs from what comes out without one, relative to it, by: {words}."
     columns = ["stage", "processes", "time", "speed-up", "calls", "sent", "sending and waiting"]
     return markdown(columns, rows) + "\n\n" + note

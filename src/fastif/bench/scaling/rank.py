@@ -2,8 +2,9 @@
 
     torchrun --standalone --nproc-per-node 2 -m fastif.bench.scaling.rank '{"case": "tiny", "examples": 64, ...}'
 
-Without torchrun it is one process with no team, which is what the others are compared with. Writes JSON to the file
-that it is told of, and says nothing.
+Without torchrun it is one process with no team, which is what the others are compared with; a team of one works without
+a team too, in the same process, and what comes out either way is compared. Writes JSON to the file that it is told of,
+and says nothing.
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 import fastif
 from fastif import vectors
@@ -25,6 +27,7 @@ from fastif.distributed import Team, share_of
 from fastif.measuring.case import Case
 from fastif.measuring.engine import HOST_BYTES, operator_of, scanner_of, seen_by, synchronize, working
 from fastif.prefix import PrefixCache
+from fastif.solvers import PreparedSolver
 from fastif.vectors import Block
 
 DAMPING, UNREACHED = 1.0, 1e-12  # a tolerance that no solve reaches, so that all take the same number of products
@@ -40,18 +43,32 @@ def main(asked: dict[str, Any]) -> None:
     device = torch.device(asked["device"], 0) if asked["device"] == "cuda" else torch.device("cpu")
     case = make_case(asked["case"], Wanted(asked["examples"], str(device), asked["seed"]))
     with Team.joined_if_started(device) as team:
-        measured = _Measured(team, asked["repeats"])
-        stages = {
-            **_states(case, measured),
-            **_products_and_scores(case, measured, asked),
-            **_repeats(case, measured, asked),
-        }
+        stages = _stages(case, team, asked)
+        alone = _stages(case, None, asked) if team is not None and team.ranks == 1 else {}
+        for stage, it in alone.items():
+            stages[stage]["difference"] = _difference(stages[stage].pop("result"), it.pop("result"))
         several = team is not None and team.ranks > 1
         link = _link(4 * vectors.size(case.model.parameters)) if several else None
         ceiling = _ceiling() if several else None
     if team is None or team.leads:
-        found = {"case": case.as_json(), "stages": stages, "link": link, "ceiling": ceiling}
+        for stage in stages.values():
+            stage.pop("result", None)
+        found = {"case": case.as_json(), "stages": stages, "alone": alone, "link": link, "ceiling": ceiling}
         Path(asked["out"]).write_text(json.dumps(found), encoding="utf-8")
+
+
+def _stages(case: Case, team: Team | None, asked: dict[str, Any]) -> dict[str, Stage]:
+    measured = _Measured(team, asked["repeats"])
+    return {
+        **_states(case, measured),
+        **_products_and_scores(case, measured, asked),
+        **_repeats(case, measured, asked),
+    }
+
+
+def _difference(one: Tensor | None, other: Tensor | None) -> float | None:
+    """Return by how much what a stage gave differs from what it gave otherwise, relative to it."""
+    return None if one is None or other is None else float((one - other).norm() / other.norm())
 
 
 class _Measured:
@@ -75,7 +92,7 @@ class _Measured:
         before = self._sent()
         self._wait(together)
         began = time.perf_counter()
-        function()
+        result = function()
         synchronize()
         self._wait(together)
         took = time.perf_counter() - began
@@ -83,7 +100,9 @@ class _Measured:
             kind: [now - then for now, then in zip(each, before.get(kind, (0, 0, 0.0)), strict=True)]
             for kind, each in self._sent().items()
         }
-        return {"seconds": took, "sent": {kind: each for kind, each in sent.items() if each[0]}}
+        sent = {kind: each for kind, each in sent.items() if each[0]}
+        flat = vectors.flatten(result) if isinstance(result, dict) else result
+        return {"seconds": took, "sent": sent, "result": None if flat is None else flat.cpu()}
 
     def _wait(self, together: bool) -> None:
         if together and self.team is not None:
@@ -118,7 +137,7 @@ def _products_and_scores(case: Case, measured: _Measured, asked: dict[str, Any])
             knobs = fastif.ConjugateGradient(UNREACHED, asked["products"], subsample=some)
             solver = knobs.prepare(operator_of(explainer))
             with working(explainer):
-                stages["conjugate gradients"] = measured.best(lambda: _quiet(lambda: solver.solve(block, DAMPING)))
+                stages["conjugate gradients"] = measured.best(lambda: _quiet(solver, block))
                 stages["scoring"] = measured.best(lambda: scanner_of(explainer).scan(block, None))
     return stages
 
@@ -203,10 +222,10 @@ def _ceiling() -> float:
     return dist.get_world_size() * alone / together
 
 
-def _quiet(function: Callable[[], Any]) -> Any:
+def _quiet(solver: PreparedSolver, block: Block) -> Block:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fastif.ConvergenceWarning)
-        return function()
+        return solver.solve(block, DAMPING).value
 
 
 if __name__ == "__main__":
