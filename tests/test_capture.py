@@ -1,5 +1,6 @@
 """Captured factors give each example's gradient, of whatever layer and however the examples lie in its input."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -250,3 +251,25 @@ def test_many_backward_passes_share_one_forward_pass() -> None:
         for factor, other in zip(shared, alone, strict=True):
             torch.testing.assert_close(factor.gradients(), expected[factor.name].flatten(1))
             torch.testing.assert_close(other.gradients(), expected[factor.name].flatten(1))
+
+
+def test_a_plan_is_looked_for_once_at_whatever_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastif.capture import route
+
+    it = case("transformer")
+    module = copy.deepcopy(it.module)
+    model = fastif.TorchModel(module, loss=it.loss, trainable=it.trainable)
+    made = []
+    monkeypatch.setattr(route, "make_plan", lambda *given: made.append(1) or make_plan(*given))
+    fastif.Explainer(model, it.train, damping=0.1).scores(it.queries)
+    before = len(made)
+    assert before
+    moved = {name: tensor + 0.01 for name, tensor in model.parameters.items()}
+    seen = fastif.Explainer(model.at(moved), it.train, damping=0.1).scores(it.queries)
+    assert len(made) == before
+    module.load_state_dict({**module.state_dict(), **moved})
+    fresh = fastif.TorchModel(module, loss=it.loss, trainable=it.trainable)
+    expected = fastif.Explainer(fresh, it.train, damping=0.1).scores(it.queries)
+    assert len(made) == 2 * before
+    assert torch.allclose(seen.values, expected.values, rtol=1e-12, atol=1e-15)
+    assert seen.provenance["scoring"] == expected.provenance["scoring"]

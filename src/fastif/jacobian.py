@@ -48,7 +48,7 @@ class Jacobian:
     @cached_property
     def route(self) -> Route:
         """A plan that captures every parameter, checked against general derivatives; found when first needed."""
-        found = find_route(self.model, self._few, self._compare, _mixture)
+        found = find_route(self.model, self._few, self._compare, _mixture, kind="outputs")
         if found.plan is not None and found.plan.rest:  # a general derivative of some costs as much as one of all
             return Route(None, f"general derivatives, as these need them: {', '.join(found.plan.rest)}")
         return found

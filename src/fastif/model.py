@@ -73,7 +73,10 @@ class TorchModel:
         self._classes: int | None = None
         self.bytes_per_example = 0
         self._bytes_by_shape: dict[tuple[torch.Size, ...], int] = {}
-        self.symmetric: set[str] = set()  # kinds of curvature whose products were seen to be symmetric, at any weights
+        # what holds at any weights, and is shared by the model `at` others: kinds of curvature whose products were seen
+        # to be symmetric, and routes of capture/ that were found right
+        self.symmetric: set[str] = set()
+        self.routes: dict[tuple[str, ...], Any] = {}
 
     @property
     def module(self) -> nn.Module:
@@ -121,7 +124,7 @@ class TorchModel:
     def in_half(self, dtype: torch.dtype) -> Self:
         """Return the same model, after `check`, with weights in half precision; losses are taken in float32."""
         other = copy.copy(self)
-        other._bytes_by_shape = {}
+        other._bytes_by_shape, other.routes = {}, {}
         other._parameters = {name: tensor.to(dtype) for name, tensor in self._parameters.items()}
         other._frozen = {
             name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in self._frozen.items()

@@ -10,7 +10,7 @@ from fastif.batch import Batch
 from fastif.capture.plan import Plan, make_plan
 from fastif.errors import FastifError
 from fastif.losses import PerExample
-from fastif.model import Model
+from fastif.model import Model, TorchModel
 from fastif.precision import matmuls
 
 Comparison = Callable[[Plan], tuple[Tensor, Tensor]]
@@ -25,8 +25,26 @@ class Route:
     note: str
 
 
-def find_route(model: Model, batch: Batch, compare: Comparison, measure: PerExample | None = None) -> Route:
-    """Plan the capture of a model from a few placed examples, and compare what it gives with a general derivative."""
+def find_route(
+    model: Model, batch: Batch, compare: Comparison, measure: PerExample | None = None, *, kind: str
+) -> Route:
+    """Plan the capture of a model from a few placed examples, and compare what it gives with a general derivative.
+
+    A plan that was found right is not looked for again, at whatever weights the model is: it names calls and where the
+    examples are in them, and a batch that goes another way is found out when it does. `kind` is what is compared.
+    """
+    known = model.routes if isinstance(model, TorchModel) else {}
+    name = (kind, *batch.named_inputs())
+    if name not in known:
+        found = _found(model, batch, compare, measure)
+        if found.plan is None:
+            return found
+        known[name] = found
+    route: Route = known[name]
+    return route
+
+
+def _found(model: Model, batch: Batch, compare: Comparison, measure: PerExample | None) -> Route:
     try:
         plan = make_plan(model, batch, measure)
         if not any(plan.calls):

@@ -42,7 +42,7 @@ SMOKE_RECIPE = Recipe(epochs=12, batch_size=16, learning_rate=5e-3, weight_decay
 # the paper's lambda with a larger damp and a smaller scale: the same fixed point, as little left out of the series in
 # fewer steps, and fewer examples drawn: more noise, where the curvature is anything beside lambda
 SHORT_NLI = SolverSettings(0.01, 5e3, 500)
-SHORT_HANS = SolverSettings(0.8, 6250, 4)
+SHORT_HANS = SolverSettings(0.96, 5e3 / 0.96, 2)
 SHORT_ORIGINAL = SolverSettings(0.02, 2.5e3, 250, batch_size=128, repeats=1)
 SMALL_NLI = SolverSettings(0.1, 500, 50)
 SMALL_HANS = SolverSettings(0.2, 2.5e4, 25)
@@ -66,6 +66,8 @@ SCALES: dict[str, Settings] = {
         source="real",
         sizes=Sizes(),
         recipes=_recipes(FULL_RECIPE, nli_3_few=FEW_RECIPE),
+        # fewer points and sizes than the paper's, and fewer examples, as each point is solved to the end too
+        hvp=HvpSettings(2, 2, batch_sizes=(1, 8, 64), examples=8192),
         recall=RecallSettings(decay=WEIGHT_DECAY),
         correlations=CorrelationSettings(full=SHORT_ORIGINAL, variants=VARIANTS),
         retraining=RetrainingSettings(

@@ -43,7 +43,7 @@ def find_route(model: Model, data: Examples, ids: Tensor | None = None) -> Route
         seen = captured_scores(model, batch, directions, plan, dense_product)
         return seen, directional_derivatives(model, batch, directions)
 
-    return capture_route(model, batch, compare)
+    return capture_route(model, batch, compare, kind="losses")
 
 
 class HalfDirections:

@@ -3,7 +3,7 @@
     fastif bench scaling --processes 1,2,4
 
 Every process has one thread, so that two have twice the cores of one and nothing else. One process is one without a
-team; on a GPU it works first as a team of one and then without a team, as two processes would differ by more than that.
+team; on a GPU it works as a team of one and without a team in turn, as two processes would differ by more than that.
 Rounds go through all numbers of processes in turn, and the fastest of all rounds counts: what else the machine does
 then hits all alike. Knows how processes are started; what each does is in rank.py, what follows for other sizes in
 predict.py.
@@ -71,7 +71,7 @@ def run(plan: Plan) -> dict[str, Any]:
         for count, team in ways[1:] if plan.device == "cuda" else ways:
             found[count, team].append(started(count, "fastif.bench.scaling.rank", asdict(plan), team=team))
     if plan.device == "cuda":
-        found[1, False] = [{**each, "stages": each["alone"]} for each in found[1, True]]
+        found[1, False] = [{**each, "stages": each["alone"][0]} for each in found[1, True]]
     alone = _fastest(found[1, False])
     rows = []
     for count, team in ways:
@@ -158,7 +158,10 @@ def table(result: dict[str, Any]) -> str:
             f" What the machine itself gives, by matrix products of one thread in all processes at once: {most}. That "
             "is less than the number of processes where two threads share a core, or others the machine."
         )
-    differences = {row["stage"]: row["difference"] for row in result["rows"] if row.get("difference") is not None}
+    differences = {
+        row["stage"]: row.get("difference") for row in result["rows"] if row["team"] and row["processes"] == 1
+    }
+    differences = {stage: found for stage, found in differences.items() if found is not None}
     if differences:
         words = "; ".join(f"{stage} {number(found, 2)}" for stage, found in differences.items())
         note += f" What comes out as a team differs from what comes out without one, relative to it, by: {words}."

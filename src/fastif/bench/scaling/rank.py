@@ -3,15 +3,17 @@
     torchrun --standalone --nproc-per-node 2 -m fastif.bench.scaling.rank '{"case": "tiny", "examples": 64, ...}'
 
 Without torchrun it is one process with no team, which is what the others are compared with; a team of one works without
-a team too, in the same process, and what comes out either way is compared. Writes JSON to the file that it is told of,
-and says nothing.
+a team too, in the same process and in turn, and what comes out either way is compared. Writes JSON to the file that it
+is told of, and says nothing.
 """
 
 import json
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ ENOUGH, MOST_RUNS = 2.0, 10  # seconds of a stage that are timed, unless so many
 SENDS = 5  # of each size, of which the fastest counts
 MATRIX, MULTIPLICATIONS = 512, 20
 Stage = dict[str, Any]
+Stages = dict[str, list[Stage]]  # by name, one for each way to work
 
 
 def main(asked: dict[str, Any]) -> None:
@@ -43,119 +46,129 @@ def main(asked: dict[str, Any]) -> None:
     device = torch.device(asked["device"], 0) if asked["device"] == "cuda" else torch.device("cpu")
     case = make_case(asked["case"], Wanted(asked["examples"], str(device), asked["seed"]))
     with Team.joined_if_started(device) as team:
-        stages = _stages(case, team, asked)
-        alone = _stages(case, None, asked) if team is not None and team.ranks == 1 else {}
-        for stage, it in alone.items():
-            stages[stage]["difference"] = _difference(stages[stage].pop("result"), it.pop("result"))
         several = team is not None and team.ranks > 1
+        ways = [team] if team is None or several else [team, None]
+        measured = _Measured(ways, asked["repeats"])
+        stages = {
+            **_states(case, measured),
+            **_products_and_scores(case, measured, asked),
+            **_repeats(case, measured, asked),
+        }
         link = _link(4 * vectors.size(case.model.parameters)) if several else None
         ceiling = _ceiling() if several else None
     if team is None or team.leads:
-        for stage in stages.values():
-            stage.pop("result", None)
-        found = {"case": case.as_json(), "stages": stages, "alone": alone, "link": link, "ceiling": ceiling}
+        first, *alone = [{stage: each[place] for stage, each in stages.items()} for place in range(len(ways))]
+        found = {"case": case.as_json(), "stages": first, "alone": alone, "link": link, "ceiling": ceiling}
         Path(asked["out"]).write_text(json.dumps(found), encoding="utf-8")
 
 
-def _stages(case: Case, team: Team | None, asked: dict[str, Any]) -> dict[str, Stage]:
-    measured = _Measured(team, asked["repeats"])
-    return {
-        **_states(case, measured),
-        **_products_and_scores(case, measured, asked),
-        **_repeats(case, measured, asked),
-    }
-
-
-def _difference(one: Tensor | None, other: Tensor | None) -> float | None:
-    """Return by how much what a stage gave differs from what it gave otherwise, relative to it."""
-    return None if one is None or other is None else float((one - other).norm() / other.norm())
-
-
 class _Measured:
-    """Times stages, and counts what was sent for them."""
+    """Times stages, and counts what was sent for them; with several ways to work, in turn."""
 
-    def __init__(self, team: Team | None, repeats: int) -> None:
-        self.team, self._repeats = team, repeats
+    def __init__(self, ways: Sequence[Team | None], repeats: int) -> None:
+        self.ways, self._repeats = ways, repeats
 
-    def best(self, function: Callable[[], Any], *, together: bool = False) -> Stage:
-        """Return the fastest of some runs, of more where they are short.
+    def best(self, functions: Sequence[Callable[[], Any]], *, together: bool = False) -> list[Stage]:
+        """Return the fastest of some runs of each way's function, of more where they are short.
 
         `together` is for what every process does without being asked, and so equally often.
         """
-        function()  # what is done once, and torch loads what it needs
-        runs = [self._once(function, together) for _ in range(self._repeats)]
-        while not together and len(runs) < MOST_RUNS and sum(run["seconds"] for run in runs) < ENOUGH:
-            runs.append(self._once(function, together))
-        return min(runs, key=lambda run: run["seconds"])
+        results = [function() for function in functions]  # what is done once, and torch loads what it needs
+        runs: list[list[Stage]] = [[] for _ in functions]
+        while len(runs[0]) < self._repeats or not (together or _are_enough(runs[0])):
+            for team, function, mine in zip(self.ways, functions, runs, strict=True):
+                mine.append(self._once(team, function, together))
+        best = [min(mine, key=lambda run: run["seconds"]) for mine in runs]
+        for each, result in zip(best, results, strict=True):
+            each["difference"] = None if result is None else _difference(result, results[-1])
+        return best
 
-    def _once(self, function: Callable[[], Any], together: bool) -> Stage:
-        before = self._sent()
-        self._wait(together)
+    def _once(self, team: Team | None, function: Callable[[], Any], together: bool) -> Stage:
+        before = _sent(team)
+        _wait(team, together)
         began = time.perf_counter()
-        result = function()
+        function()
         synchronize()
-        self._wait(together)
+        _wait(team, together)
         took = time.perf_counter() - began
         sent = {
             kind: [now - then for now, then in zip(each, before.get(kind, (0, 0, 0.0)), strict=True)]
-            for kind, each in self._sent().items()
+            for kind, each in _sent(team).items()
         }
-        sent = {kind: each for kind, each in sent.items() if each[0]}
-        flat = vectors.flatten(result) if isinstance(result, dict) else result
-        return {"seconds": took, "sent": sent, "result": None if flat is None else flat.cpu()}
-
-    def _wait(self, together: bool) -> None:
-        if together and self.team is not None:
-            dist.barrier()
-
-    def _sent(self) -> dict[str, tuple[int, int, float]]:
-        found = {} if self.team is None else self.team.sent
-        return {kind: (it.calls, it.bytes, it.seconds) for kind, it in found.items()}
+        return {"seconds": took, "sent": {kind: each for kind, each in sent.items() if each[0]}}
 
 
-def _states(case: Case, measured: _Measured) -> dict[str, Stage]:
+def _are_enough(runs: list[Stage]) -> bool:
+    return len(runs) >= MOST_RUNS or sum(run["seconds"] for run in runs) >= ENOUGH
+
+
+def _wait(team: Team | None, together: bool) -> None:
+    if together and team is not None:
+        dist.barrier()
+
+
+def _sent(team: Team | None) -> dict[str, tuple[int, int, float]]:
+    found = {} if team is None else team.sent
+    return {kind: (it.calls, it.bytes, it.seconds) for kind, it in found.items()}
+
+
+def _difference(one: Tensor | Block, other: Tensor | Block) -> float:
+    """Return by how much what came out one way differs from what came out the other, relative to that."""
+    flat, known = (it if isinstance(it, Tensor) else vectors.flatten(it) for it in (one, other))
+    return float((flat - known).norm() / known.norm())
+
+
+def _states(case: Case, measured: _Measured) -> Stages:
     """Time the frozen layers, each time anew."""
 
-    def encode() -> None:
-        explainer, team = _explainer(case, measured.team), measured.team
-        everyone = case.train.everyone()
+    def encode(team: Team | None) -> None:
+        explainer, everyone = _explainer(case, team), case.train.everyone()
         mine = everyone if team is None else share_of(team, case.train).of(everyone)
         if len(mine):
             seen_by(explainer).batch(mine[:1])  # the first that is asked for brings all of them
 
-    return {"frozen layers": measured.best(encode, together=True)}
+    return {"frozen layers": measured.best([partial(encode, team) for team in measured.ways], together=True)}
 
 
-def _products_and_scores(case: Case, measured: _Measured, asked: dict[str, Any]) -> dict[str, Stage]:
+def _products_and_scores(case: Case, measured: _Measured, asked: dict[str, Any]) -> Stages:
     """Time conjugate gradients for some products, and the scores of all examples."""
-    explainer = _explainer(case, measured.team)
-    stages: dict[str, Stage] = {}
-    with explainer.led() as leads:
-        if leads:
+    products: list[Callable[[], Block]] = []
+    scores: list[Callable[[], Tensor]] = []
+    with ExitStack() as stack:
+        for explainer in _leading(case, measured, stack):
             block = _gradients(case, explainer, asked["queries"])
             some = min(asked["curvature_examples"], len(case.train))
             knobs = fastif.ConjugateGradient(UNREACHED, asked["products"], subsample=some)
-            solver = knobs.prepare(operator_of(explainer))
-            with working(explainer):
-                stages["conjugate gradients"] = measured.best(lambda: _quiet(solver, block))
-                stages["scoring"] = measured.best(lambda: scanner_of(explainer).scan(block, None))
-    return stages
+            products.append(partial(_quiet, knobs.prepare(operator_of(explainer)), block))
+            scores.append(partial(scanner_of(explainer).scan, block, None))
+        if not products:
+            return {}
+        return {"conjugate gradients": measured.best(products), "scoring": measured.best(scores)}
 
 
-def _repeats(case: Case, measured: _Measured, asked: dict[str, Any]) -> dict[str, Stage]:
+def _repeats(case: Case, measured: _Measured, asked: dict[str, Any]) -> Stages:
     """Time the repeats of the paper's LiSSA, which takes the Hessian."""
-    explainer = _explainer(case, measured.team, curvature="hessian")
-    stages: dict[str, Stage] = {}
-    with explainer.led() as leads:
-        if leads:
-            block = _gradients(case, explainer, asked["queries"])
-            operator = operator_of(explainer)
-            for size in asked["lissa_batches"]:
-                steps = max(1, asked["depth"] // size**0.5)  # fewer of the longer ones
-                knobs = fastif.LiSSA.paper(scale=1e4, depth=int(steps), batch_size=size, repeats=asked["lissa_repeats"])
-                with working(explainer):
-                    stages[f"LiSSA repeats, B = {size}"] = measured.best(_repeating(knobs, operator, block))
+    stages: Stages = {}
+    with ExitStack() as stack:
+        explainers = list(_leading(case, measured, stack, curvature="hessian"))
+        for size in asked["lissa_batches"] if explainers else ():
+            steps = int(max(1, asked["depth"] // size**0.5))  # fewer of the longer ones
+            knobs = fastif.LiSSA.paper(scale=1e4, depth=steps, batch_size=size, repeats=asked["lissa_repeats"])
+            runs = [
+                _repeating(knobs, operator_of(explainer), _gradients(case, explainer, asked["queries"]))
+                for explainer in explainers
+            ]
+            stages[f"LiSSA repeats, B = {size}"] = measured.best(runs)
     return stages
+
+
+def _leading(case: Case, measured: _Measured, stack: ExitStack, **options: Any) -> Iterator[fastif.Explainer]:
+    """Yield an explainer for each way to work, ready to be asked; none in a process that is led."""
+    for team in measured.ways:
+        explainer = _explainer(case, team, **options)
+        if stack.enter_context(explainer.led()):
+            stack.enter_context(working(explainer))
+            yield explainer
 
 
 def _repeating(knobs: Any, operator: CurvatureOperator, block: Block) -> Callable[[], Block]:
