@@ -72,6 +72,11 @@ class RunStore:
             yield store
 
     @classmethod
+    def joined(cls, path: str | os.PathLike[str]) -> "RunStore":
+        """Open a run that another process has begun, to make pieces of it and nothing else."""
+        return cls(Path(path), _read(Path(path)))
+
+    @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "RunStore":
         """Open a finished run for reading."""
         directory = Path(path)

@@ -58,6 +58,15 @@ def reproduce(
     device: options.Device = None,
     dtype: options.DtypeOption = Dtype.AUTO,
     seed: options.Seed = 0,
+    processes: Annotated[
+        int,
+        typer.Option(
+            "--processes",
+            min=1,
+            help="That share the walks of correction-mnli, augmentation-hans, augmentation-anli and amazon.",
+            rich_help_panel=options.RUN,
+        ),
+    ] = 1,
     as_json: options.Json = False,
 ) -> int:
     """Run an experiment of the paper, or all of them: its numbers as JSON, its figures, and a table "paper | ours".
@@ -82,6 +91,7 @@ def reproduce(
             precision=options.precision(dtype),
             double=dtype is Dtype.FLOAT64,
             seed=seed,
+            processes=processes,
             progress=bars,
             note=note,
         )

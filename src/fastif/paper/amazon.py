@@ -25,7 +25,9 @@ from fastif.paper.endings import Ends, Group, ends_of, joined, with_rows_error
 from fastif.paper.figures_of_the_paper import AMAZON, AMAZON_CLAIM
 from fastif.paper.models import TaskModel
 from fastif.paper.ranked_walks import SAME, Ranking, with_unranked
-from fastif.paper.variants import GRADIENT_DOT
+from fastif.paper.settings import CorrectionSettings, Settings
+from fastif.paper.variants import GRADIENT_DOT, Variant
+from fastif.paper.variants import PAPERS as PAPERS_RANKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,17 +52,15 @@ def run(context: Context) -> dict[str, Any]:
         model = context.model("sentiment", checkpoint)
         sets = _sets(context, model)
         notes += check_material(model.train, sets.anchors, test=sets.watched[TEST], original=sets.watched[ORIGINAL])
-        where = f"checkpoint {checkpoint}"
-        for effect, courses in _walks(context, model, sets, where).items():
-            found[effect].append(courses)
-        papers = found[PAPERS][-1]
-        ends.append(_ends(context, model, sets, where, papers))
+        papers, ours = (make(context, (checkpoint, variant)) for variant in (PAPERS_RANKING, GRADIENT_DOT))
+        found[PAPERS].append(papers)
+        # random points and anchors know no effect
+        found[OURS].append(replace(ours, courses={**papers.courses, **ours.courses}))
+        ends.append(_ends(context, model, sets, f"checkpoint {checkpoint}", papers))
         if wanted.variants and checkpoint == 0:
             variants[SAME] = _shown(with_unranked(papers, papers, wanted.variant_repeats))
-        for variant in wanted.variants if checkpoint == 0 else ():
-            if variant == GRADIENT_DOT:  # what the other effect is
-                continue
-            other = _walk(Ranking(context, wanted, variant), model, sets, f"{where}, {variant.name}")
+        for variant in _others(wanted) if checkpoint == 0 else ():
+            other = make(context, (checkpoint, variant))
             variants[variant.name] = _shown(with_unranked(papers, other, wanted.variant_repeats))
     effects = {effect: Courses.joined(each).as_json() for effect, each in found.items()}
     rows, all_ends = effects[PAPERS]["comparisons"], {TEST: joined(ends)}
@@ -76,6 +76,33 @@ def run(context: Context) -> dict[str, Any]:
         "effects": effects,
         "variants": {"repeats": wanted.variant_repeats, "comparisons": variants},
     }
+
+
+def parts(settings: Settings) -> list[tuple[int, Variant]]:
+    """Return the walks that do not need each other: from each checkpoint, points ranked in one way."""
+    wanted = settings.amazon
+    both = [(checkpoint, each) for checkpoint in range(wanted.checkpoints) for each in (PAPERS_RANKING, GRADIENT_DOT)]
+    return both + [(0, variant) for variant in _others(wanted)]
+
+
+def prepare(context: Context) -> None:
+    """Train the models that are walked from."""
+    for checkpoint in range(context.settings.amazon.checkpoints):
+        context.model("sentiment", checkpoint)
+
+
+def make(context: Context, part: tuple[int, Variant]) -> Courses:
+    """Walk from a checkpoint on points that are ranked in one way: by the paper's effect, the other, or a variant."""
+    (checkpoint, variant), wanted = part, context.settings.amazon
+    model = context.model("sentiment", checkpoint)
+    if variant == GRADIENT_DOT:  # one of the two effects, and so repeated as often as the other
+        wanted = replace(wanted, variant_repeats=wanted.repeats)
+    name_of = {PAPERS_RANKING: PAPERS, GRADIENT_DOT: OURS}.get(variant, variant.name)
+    return _walk(Ranking(context, wanted, variant), model, _sets(context, model), f"checkpoint {checkpoint}, {name_of}")
+
+
+def _others(wanted: CorrectionSettings) -> list[Variant]:
+    return [variant for variant in wanted.variants if variant != GRADIENT_DOT]
 
 
 def _shown(courses: Courses) -> list[Row]:
@@ -98,16 +125,6 @@ def _ends(context: Context, model: TaskModel, sets: Sets, where: str, courses: C
     ranking = Ranking(context, context.settings.amazon)
     iteration = Iteration(model.classifier, only, plan=ranking.plan(len(model.train)), options=ranking.options)
     return ends_of(iteration, courses, TEST, lambda what, make: context.piece(f"{where}: {what}", make))
-
-
-def _walks(context: Context, model: TaskModel, sets: Sets, where: str) -> dict[Effect, Courses]:
-    """Walk on all kinds of points as the paper chooses them, and once more on those that the other effect chooses."""
-    wanted = context.settings.amazon
-    papers = _walk(Ranking(context, wanted), model, sets, f"{where}, {PAPERS}")
-    as_often = replace(wanted, variant_repeats=wanted.repeats)
-    ours = _walk(Ranking(context, as_often, GRADIENT_DOT), model, sets, f"{where}, {OURS}")
-    # random points and anchors know no effect
-    return {PAPERS: papers, OURS: replace(ours, courses={**papers.courses, **ours.courses})}
 
 
 def _walk(ranking: Ranking, model: TaskModel, sets: Sets, where: str) -> Courses:

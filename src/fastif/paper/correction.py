@@ -23,12 +23,14 @@ from fastif.paper.data import Data, check_no_shared_premise
 from fastif.paper.endings import Ends, ends_of, joined
 from fastif.paper.models import TaskModel
 from fastif.paper.ranked_walks import SAME, Ranking, with_unranked
-from fastif.paper.settings import CorrectionSettings, Model
+from fastif.paper.settings import CorrectionSettings, Model, Settings
+from fastif.paper.variants import PAPERS, Variant
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Read = Callable[[Data], TextTable]
+Part = tuple[int, Variant]  # a checkpoint, and how points are ranked
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,7 @@ class Correction:
 
     def run(self, context: Context, /) -> dict[str, Any]:
         """Walk from each checkpoint, for each slice of the anchors, and compare what was seen pair by pair."""
-        wanted: CorrectionSettings = getattr(context.settings, self.name.replace("-", "_"))
-        tables = self._tables(context, wanted)
+        wanted, tables = self._wanted(context.settings), self._tables(context)
         found: dict[str, list[Courses]] = {}
         ends: dict[str, list[Ends]] = {}
         variants: dict[str, list[changes.Row]] = {}
@@ -84,17 +85,14 @@ class Correction:
         for checkpoint in range(wanted.checkpoints):
             model = context.model(self.model, checkpoint)
             notes += _checked(model, tables)
-            ranking = Ranking(context, wanted)
-            keep = partial(_kept, context, f"checkpoint {checkpoint}")
-            papers = self._walks(model, tables, ranking, keep)
+            papers, ends_here = self.make(context, (checkpoint, PAPERS))
             for anchors, courses in papers.items():
                 found.setdefault(anchors, []).append(courses)
-                ends.setdefault(anchors, []).append(self._ends(model, tables, ranking, keep, anchors, courses))
+                ends.setdefault(anchors, []).append(ends_here[anchors])
             if wanted.variants and checkpoint == 0:  # the paper's ranking too, with what variants have
                 variants[SAME] = changes.summed_up(_beside(papers, papers, wanted.variant_repeats))
             for variant in wanted.variants if checkpoint == 0 else ():
-                keep = partial(_kept, context, f"checkpoint {checkpoint}, {variant.name}")
-                other = self._walks(model, tables, replace(ranking, variant=variant), keep)
+                other, _ = self.make(context, (checkpoint, variant))
                 variants[variant.name] = changes.summed_up(_beside(papers, other, wanted.variant_repeats))
         walks = {anchors: Courses.joined(each) for anchors, each in found.items()}
         return {
@@ -113,6 +111,31 @@ class Correction:
             "notes": list(dict.fromkeys(notes)),
         }
 
+    def parts(self, settings: Settings, /) -> list[Part]:
+        """Return the walks that do not need each other: of each checkpoint, and of each other ranking."""
+        wanted = self._wanted(settings)
+        papers = [(checkpoint, PAPERS) for checkpoint in range(wanted.checkpoints)]
+        return papers + [(0, variant) for variant in wanted.variants]
+
+    def prepare(self, context: Context, /) -> None:
+        """Train the models that are walked from."""
+        for checkpoint in range(self._wanted(context.settings).checkpoints):
+            context.model(self.model, checkpoint)
+
+    def make(self, context: Context, part: Part, /) -> tuple[dict[str, Courses], dict[str, Ends]]:
+        """Walk from a checkpoint with a ranking, and look at every row of the test set where the paper's walks end."""
+        checkpoint, variant = part
+        model, tables = context.model(self.model, checkpoint), self._tables(context)
+        ranking = Ranking(context, self._wanted(context.settings), variant)
+        other = "" if variant == PAPERS else f", {variant.name}"
+        keep = partial(_kept, context, f"checkpoint {checkpoint}{other}")
+        walks = self._walks(model, tables, ranking, keep)
+        if variant != PAPERS:
+            return walks, {}
+        return walks, {
+            anchors: self._ends(model, tables, ranking, keep, anchors, courses) for anchors, courses in walks.items()
+        }
+
     def draw(self, result: dict[str, Any], /) -> "dict[str, Figure]":
         """Draw loss and accuracy over the steps, on the test set and on the validation set."""
         return changes.draw(result)
@@ -121,8 +144,12 @@ class Correction:
         """Return the paper's gains beside ours, and every change with its interval."""
         return changes.table(result)
 
-    def _tables(self, context: Context, wanted: CorrectionSettings) -> Tables:
-        data = context.data
+    def _wanted(self, settings: Settings) -> CorrectionSettings:
+        found: CorrectionSettings = getattr(settings, self.name.replace("-", "_"))
+        return found
+
+    def _tables(self, context: Context) -> Tables:
+        data, wanted = context.data, self._wanted(context.settings)
         some = partial(data.some, most=wanted.watched)
         pool = None if self.pool is None else self.pool(data)
         # anchors are the validation set too: no more of them are drawn from than are looked at

@@ -8,10 +8,10 @@ Knows what an experiment is, and none of them.
 """
 
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from fastif.errors import ConfigurationError, FastifError
 from fastif.measuring.timing import environment
@@ -22,6 +22,7 @@ from fastif.paper.data import Data
 from fastif.paper.made_up import MadeUp
 from fastif.paper.models import TaskModels
 from fastif.paper.settings import Settings
+from fastif.paper.side_by_side import side_by_side
 from fastif.paper.sources import find_source
 from fastif.precision import Precision
 from fastif.progress import Progress, silent
@@ -52,6 +53,20 @@ class Experiment(Protocol):
         """Return "paper | ours" as markdown."""
 
 
+@runtime_checkable
+class InParts(Protocol):
+    """An experiment whose work has parts that do not need each other, so that several processes can share it."""
+
+    def parts(self, settings: Settings, /) -> Sequence[Any]:
+        """Return what tells the parts from each other, the longest first."""
+
+    def prepare(self, context: Context, /) -> None:
+        """Train the models that parts share."""
+
+    def make(self, context: Context, part: Any, /) -> Any:
+        """Do the work of a part; `run` finds what was kept of it."""
+
+
 @dataclass(frozen=True)
 class Attempt:
     """What became of an experiment: where its files are, and why it failed if it did."""
@@ -73,6 +88,7 @@ class Laboratory:
         precision: of matrix products.
         double: compute in float64.
         seed: of everything that is drawn.
+        processes: that share the work of an experiment, where it has parts.
         progress: called as progress(stage, done, total).
         note: told what is being done.
     """
@@ -83,6 +99,7 @@ class Laboratory:
     precision: Precision = "auto"
     double: bool = False
     seed: int = 0
+    processes: int = 1
     progress: Progress = silent
     note: Callable[[str], None] = lambda words: None
     data: Data = field(init=False)
@@ -128,6 +145,20 @@ class Laboratory:
                 self.note(f"{experiment.name} failed: {words}")
         return attempts
 
+    def context(self, store: RunStore, finished: Callable[[], None] = lambda: None) -> Context:
+        """Return what an experiment is given that keeps its parts in this store."""
+        return Context(
+            self.settings,
+            self.data,
+            self.models,
+            store,
+            seed=self.seed,
+            precision=self.precision,
+            progress=self.progress,
+            note=self.note,
+            finished=finished,
+        )
+
     def _request(self, experiment: Experiment) -> dict[str, Any]:
         """Return what the result depends on; code and hardware are in the result, and may change on the way."""
         return {
@@ -143,17 +174,12 @@ class Laboratory:
 
     def _measure(self, experiment: Experiment, store: RunStore) -> None:
         clock = Clock(store.path / PARTS / CLOCK)  # beside the parts, which are thrown away at the end
-        context = Context(
-            self.settings,
-            self.data,
-            self.models,
-            store,
-            seed=self.seed,
-            precision=self.precision,
-            progress=self.progress,
-            note=self.note,
-            finished=clock.note,
-        )
+        context = self.context(store, finished=clock.note)
+        if self.processes > 1 and isinstance(experiment, InParts):
+            experiment.prepare(context)
+            same = (self.out, self.settings, self.device, self.precision, self.double, self.seed)
+            count = len(experiment.parts(self.settings))
+            side_by_side(_Worker(experiment.name, same), count, self.processes, progress=self.progress)
         result = experiment.run(context)
         about = {
             "experiment": experiment.name,
@@ -182,6 +208,23 @@ class Laboratory:
                 for file in style.save(figure, store.path / name, FORMATS):
                     store.note(file.name)
         return words
+
+
+@dataclass(frozen=True)
+class _Worker:
+    """What another process needs to make parts of an experiment: its name, and the same laboratory."""
+
+    experiment: str
+    laboratory: tuple[Any, ...]
+
+    def __call__(self) -> Callable[[int], None]:
+        from fastif.paper.experiments import find
+
+        laboratory, (experiment,) = Laboratory(*self.laboratory), find(self.experiment)
+        assert isinstance(experiment, InParts)
+        context = laboratory.context(RunStore.joined(laboratory.out / self.experiment))
+        parts = experiment.parts(laboratory.settings)
+        return lambda number: experiment.make(context, parts[number])
 
 
 def caption(about: Mapping[str, Any]) -> str:

@@ -1,0 +1,85 @@
+"""Work that is done in parts, by several processes of this machine: whoever is free takes the next part.
+
+What a part leaves behind is its own business; what it raises ends all of them. Knows processes, and no experiment.
+"""
+
+import multiprocessing
+import os
+import queue
+from collections.abc import Callable
+from typing import Any
+
+from fastif.errors import FastifError
+from fastif.progress import Progress, silent
+
+Work = Callable[[int], None]
+PATIENCE = 1.0  # seconds between two looks at whether a process is still there
+
+
+def side_by_side(
+    make_worker: Callable[[], Work], count: int, processes: int, *, progress: Progress = silent, stage: str = "parts"
+) -> None:
+    """Do the parts numbered 0 to count - 1, the first ones first.
+
+    Args:
+        make_worker: is called once in each process, and returns what does a part. It has to be something that can be
+            sent to a process: a function of a module, or a dataclass with `__call__`.
+        count: how many parts there are.
+        processes: how many work at a time.
+        progress: hears how many parts are done.
+        stage: what parts are called there.
+    """
+    spawn = multiprocessing.get_context("spawn")  # a forked process could not use a GPU
+    waiting: Any = spawn.Queue()
+    ended: Any = spawn.Queue()
+    for number in [*range(count), *[None] * min(processes, count)]:
+        waiting.put(number)
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    started = [
+        spawn.Process(target=_work, args=(make_worker, waiting, ended, threads), daemon=True)
+        for _ in range(min(processes, count))
+    ]
+    try:
+        for process in started:
+            process.start()
+        for done in range(count):
+            progress(stage, done, count)
+            _hear(ended, started)
+        progress(stage, count, count)
+    finally:
+        for process in started:
+            process.join(PATIENCE)
+            process.terminate()
+
+
+def _hear(ended: Any, started: list[Any]) -> None:
+    """Wait until a part is done; raise what it raised, or that a process died."""
+    while True:
+        dead = [process for process in started if process.exitcode not in (None, 0)]
+        try:
+            error = ended.get(timeout=PATIENCE)
+        except queue.Empty:
+            if dead:
+                raise FastifError(
+                    f"a process that was to do a part of the work ended with status {dead[0].exitcode}; it may have "
+                    "run out of memory. What was finished is kept: give the command again, with fewer --processes."
+                ) from None
+            continue
+        if error is not None:
+            raise FastifError(error)
+        return
+
+
+def _work(make_worker: Callable[[], Work], waiting: Any, ended: Any, threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    try:
+        work = make_worker()
+        while (number := waiting.get()) is not None:
+            work(number)
+            ended.put(None)
+    except KeyboardInterrupt:  # which all processes of a terminal get: the first says what became of it
+        pass
+    except Exception as error:  # noqa: BLE001 - raised by the process that waits for it
+        ended.put(f"{type(error).__name__}: {error}")
