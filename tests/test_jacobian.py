@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import fastif
@@ -11,7 +12,7 @@ from fastif import derivatives, jacobian, vectors
 from fastif.batch import Batch
 from fastif.capture import Route
 from fastif.curvature import CurvatureOperator
-from fastif.derivatives import gauss_newton_product
+from fastif.derivatives import gauss_newton_product, output_hessians
 from fastif.jacobian import Jacobian, product_by_rows
 from fastif.losses import resolve_measure
 from tests import oracles, problems
@@ -238,3 +239,20 @@ def test_float32_rows_have_the_accuracy_of_float32() -> None:
     assert operator.way(40) == "rows"
     expected = vectors.flatten(block).double() @ matrix("cnn_batchnorm", "gauss-newton")
     assert relative_error(seen.double(), expected) < 1e-5
+
+
+def test_the_second_derivative_of_a_softmax_is_that_of_torch() -> None:
+    model = fastif.TorchModel(nn.Linear(2, 4).double(), loss="cross_entropy")
+    outputs = torch.tensor([[0.0, 1.0, -2.0, 3.0], [60.0, 0.0, 0.0, -1.0], [1.0, 2.0, 3.0, 4.0]], dtype=torch.float64)
+    targets = torch.tensor([1, 0, -100])  # the last has no target, and so no loss
+    batch = Batch((torch.zeros(3, 2),), targets, torch.arange(3))
+    seen = output_hessians(model, outputs, batch)
+
+    def loss(row: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(row[None], target[None], reduction="none", ignore_index=-100)[0]
+
+    expected = torch.stack(
+        [torch.func.hessian(loss)(row, target) for row, target in zip(outputs, targets, strict=True)]
+    )
+    assert torch.allclose(seen, expected, rtol=1e-12, atol=1e-15)
+    assert not seen[2].any()

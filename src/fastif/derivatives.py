@@ -18,7 +18,7 @@ from torch.func import grad, jvp, vjp, vmap
 from fastif import vectors
 from fastif.batch import Batch, Inputs
 from fastif.errors import FastifError, ModelError, NonFiniteError
-from fastif.losses import PerExample
+from fastif.losses import IGNORED_CLASS, PerExample
 from fastif.model import Model
 from fastif.vectors import Block, Vector
 
@@ -118,7 +118,13 @@ def grouped_product(kind: str, model: Model, batch: Batch, block: Block, groups:
 
 
 def output_hessians(model: Model, outputs: Tensor, batch: Batch) -> Tensor:
-    """Return the second derivative of each example's loss in its C outputs, (batch, C, C)."""
+    r"""Return the second derivative of each example's loss in its C outputs, (batch, C, C).
+
+    Of a cross-entropy with one class for each example it is $\mathrm{diag}(p) - p p^\top$, p the softmax.
+    """
+    if model.loss_is_softmax and outputs.ndim == 2 and batch.targets.ndim == 1:
+        shares = outputs.detach().double().softmax(dim=1) * (batch.targets != IGNORED_CLASS)[:, None]
+        return torch.diag_embed(shares) - shares[:, :, None] * shares[:, None]
     count = outputs.numel() // len(outputs)
     identity = torch.eye(count, dtype=outputs.dtype, device=outputs.device)
     bend = output_products(model, outputs, batch, identity[:, None].expand(-1, len(outputs), -1)).transpose(0, 1)
