@@ -59,6 +59,15 @@ def available(device: torch.device) -> int:
     return int(OF_FREE * (torch.cuda.mem_get_info(device)[0] + held))
 
 
+def part_of(device: str, processes: int) -> int | None:
+    """Return what each of some processes may take of a GPU that they share; None elsewhere.
+
+    >>> part_of("cpu", 4)
+    """
+    place = torch.device(device)
+    return int(OF_FREE * torch.cuda.mem_get_info(place)[0]) // processes if place.type == "cuda" else None
+
+
 def share(device: torch.device, part: float, least: int) -> int:
     """Return a part of what is available on a GPU; on a CPU, whose caches want little, at most `least`."""
     if device.type == "cuda":

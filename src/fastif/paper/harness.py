@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import torch
+
+from fastif import memory
 from fastif.errors import ConfigurationError, FastifError
 from fastif.measuring.timing import environment
 from fastif.measuring.words import seconds
@@ -179,7 +182,8 @@ class Laboratory:
             experiment.prepare(context)
             same = (self.out, self.settings, self.device, self.precision, self.double, self.seed)
             count = len(experiment.parts(self.settings))
-            side_by_side(_Worker(experiment.name, same), count, self.processes, progress=self.progress)
+            worker = _Worker(experiment.name, same, memory.part_of(self.device, self.processes))
+            side_by_side(worker, count, self.processes, progress=self.progress)
         result = experiment.run(context)
         about = {
             "experiment": experiment.name,
@@ -212,10 +216,11 @@ class Laboratory:
 
 @dataclass(frozen=True)
 class _Worker:
-    """What another process needs to make parts of an experiment: its name, and the same laboratory."""
+    """What another process needs to make parts of an experiment: its name, the same laboratory, its part of a GPU."""
 
     experiment: str
     laboratory: tuple[Any, ...]
+    memory_budget: int | None
 
     def __call__(self) -> Callable[[int], None]:
         from fastif.paper.experiments import find
@@ -224,7 +229,12 @@ class _Worker:
         assert isinstance(experiment, InParts)
         context = laboratory.context(RunStore.joined(laboratory.out / self.experiment))
         parts = experiment.parts(laboratory.settings)
-        return lambda number: experiment.make(context, parts[number])
+
+        def work(number: int) -> None:
+            with memory.limited(self.memory_budget, torch.device(laboratory.device)):
+                experiment.make(context, parts[number])
+
+        return work
 
 
 def caption(about: Mapping[str, Any]) -> str:
