@@ -273,3 +273,49 @@ def test_a_plan_is_looked_for_once_at_whatever_weights(monkeypatch: pytest.Monke
     assert len(made) == 2 * before
     assert torch.allclose(seen.values, expected.values, rtol=1e-12, atol=1e-15)
     assert seen.provenance["scoring"] == expected.provenance["scoring"]
+
+
+class TimeFirst(nn.Module):
+    """Positions come before examples in what its first layer is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        examples, positions, features = inputs.shape
+        hidden = torch.tanh(self.inner(inputs.transpose(0, 1).reshape(positions * examples, features)))
+        weights = torch.arange(1.0, positions + 1, dtype=hidden.dtype)[:, None, None]
+        mixed: Tensor = self.head((weights * hidden.view(positions, examples, -1)).sum(dim=0))
+        return mixed
+
+
+def time_first_scores(model: fastif.TorchModel, positions: int) -> tuple[Tensor, Tensor]:
+    """Scores of some data with so many positions, and the same by plain autograd."""
+    draw = torch.Generator().manual_seed(positions)
+    inputs = torch.randn(12, positions, 3, generator=draw, dtype=torch.float64)
+    targets = torch.randint(0, 2, (12,), generator=draw)
+    seen = fastif.Explainer(model, (inputs, targets), solver=fastif.Identity()).scores((inputs, targets)).values
+    batch = model.place(fastif.Examples((inputs, targets)).batch(range(12)))
+    rows = torch.cat([tensor.flatten(1) for tensor in gradients(model, batch).values()], dim=1)
+    return seen, -rows @ rows.T
+
+
+def test_a_plan_that_was_found_where_slopes_are_zero_is_not_taken_elsewhere() -> None:
+    torch.manual_seed(0)
+    module = TimeFirst().double()
+    for parameter in module.head.parameters():
+        nn.init.zeros_(parameter)
+    model = fastif.TorchModel(module, loss="cross_entropy")
+    time_first_scores(model, 3)
+    moved = {name: tensor + torch.randn_like(tensor) for name, tensor in model.parameters.items()}
+    seen, expected = time_first_scores(model.at(moved), 3)
+    assert torch.allclose(seen, expected, rtol=1e-9)
+
+
+def test_a_plan_of_one_position_is_not_taken_for_several() -> None:
+    torch.manual_seed(0)
+    model = fastif.TorchModel(TimeFirst().double(), loss="cross_entropy")
+    for positions in (1, 3, 1):
+        seen, expected = time_first_scores(model, positions)
+        assert torch.allclose(seen, expected, rtol=1e-9)

@@ -64,7 +64,8 @@ def _factors(call: Call, planned: PlannedCall, slope: Tensor, examples: int) -> 
     use, layout = call.use, planned.layout
     spread = use.spread(slope)
     lead = spread.ndim - 1
-    if spread.shape[layout.axis] % examples:
+    rows = spread.shape[layout.axis]
+    if rows % examples or (rows != examples and not layout.folded):
         raise CaptureError("a layer was given another number of rows than there are examples")
     out = layout.rows(spread, examples, lead)
     factors: list[Factor] = []

@@ -21,10 +21,11 @@ from fastif.model import Model
 
 @dataclass(frozen=True)
 class Layout:
-    """Where examples are counted: in dimension `axis`, before (`major`) or after positions folded into it."""
+    """Where examples are counted: in dimension `axis`, before (`major`) or after positions if these are folded in."""
 
     axis: int
     major: bool = True
+    folded: bool = True
 
     def rows(self, tensor: Tensor, examples: int, lead: int) -> Tensor:
         """Return (examples, positions, features...) of a tensor whose first `lead` dimensions are positions."""
@@ -109,7 +110,10 @@ def _layout(call: Call, fewer: Call, first: Tensor | None, last: Tensor | None, 
     axis = changed[0]
     if first.shape[axis] * 2 != small.shape[axis] * 3:
         return None
-    for layout in (Layout(axis), Layout(axis, major=False)):
+    folded = first.shape[axis] != 3
+    if folded and not (first.any() and last.any()):  # nothing tells in which order
+        return None
+    for layout in (Layout(axis), Layout(axis, major=False)) if folded else (Layout(axis, folded=False),):
         heads, tails = (layout.rows(slope, 3, first.ndim - 1) for slope in (first, last))
         if not heads[1:].any() and not tails[:2].any():
             return layout

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fastif.batch import Batch
+from fastif.capture.forward import CaptureError, capture
 from fastif.capture.plan import Plan, make_plan
 from fastif.errors import FastifError
 from fastif.losses import PerExample
@@ -30,18 +31,26 @@ def find_route(
 ) -> Route:
     """Plan the capture of a model from a few placed examples, and compare what it gives with a general derivative.
 
-    A plan that was found right is not looked for again, at whatever weights the model is: it names calls and where the
-    examples are in them, and a batch that goes another way is found out when it does. `kind` is what is compared.
+    A plan that was found right serves the model at all weights, as long as a batch goes the same way. `kind` is what is
+    compared.
     """
     known = model.routes if isinstance(model, TorchModel) else {}
     name = (kind, *batch.named_inputs())
-    if name not in known:
-        found = _found(model, batch, compare, measure)
-        if found.plan is None:
-            return found
-        known[name] = found
-    route: Route = known[name]
+    route: Route | None = known.get(name)
+    if route is None or not _goes_the_same_way(model, batch, route):
+        route = _found(model, batch, compare, measure)
+        if route.plan is not None:
+            known[name] = route
     return route
+
+
+def _goes_the_same_way(model: Model, batch: Batch, route: Route) -> bool:
+    assert route.plan is not None
+    try:
+        capture(model, batch, route.plan)
+    except CaptureError:
+        return False
+    return True
 
 
 def _found(model: Model, batch: Batch, compare: Comparison, measure: PerExample | None) -> Route:
