@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import fastif
+from fastif import memory
 from fastif.solvers import paper_lissa, steps
 from tests.problems import CASE_NAMES, CURVATURES, case, relative_error
 
@@ -127,6 +128,15 @@ def test_a_batch_that_does_not_fit_is_cut_in_two() -> None:
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert relative_error(seen, expected) < 1e-5
+
+
+def test_a_bound_on_memory_takes_a_gpu_without_a_number() -> None:
+    device = torch.device("cuda")
+    with memory.limited(2**30, device):
+        assert 0 < memory.available(device) <= 2**30
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(2**31, dtype=torch.uint8, device=device)
+    assert memory.part_of("cuda", 4) > memory.part_of("cuda", 8) > 0
 
 
 @pytest.mark.parametrize("curvature", CURVATURES)

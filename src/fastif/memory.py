@@ -36,6 +36,8 @@ def limited(budget: int | None, device: torch.device) -> Iterator[None]:
         yield
         return
     token = _BUDGET.set(budget)
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())  # a bound is one of a GPU with a number
     total = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
     try:
         if total:
@@ -60,12 +62,15 @@ def available(device: torch.device) -> int:
 
 
 def part_of(device: str, processes: int) -> int | None:
-    """Return what each of some processes may take of a GPU that they share; None elsewhere.
+    """Return what each of some other processes may take of a GPU that they share; None elsewhere.
 
     >>> part_of("cpu", 4)
     """
     place = torch.device(device)
-    return int(OF_FREE * torch.cuda.mem_get_info(place)[0]) // processes if place.type == "cuda" else None
+    if place.type != "cuda":
+        return None
+    torch.cuda.empty_cache()  # what torch holds here to use it again, they could not have
+    return int(OF_FREE * torch.cuda.mem_get_info(place)[0]) // processes
 
 
 def share(device: torch.device, part: float, least: int) -> int:

@@ -2,7 +2,7 @@
 
     run.json             what was asked for, versions, hashes of what was read; the state; the hashes of finished files
     parts/*.safetensors  what is finished of an unfinished run, each piece with the hash of its own content
-    .lock                held by the process that writes
+    .lock                held by the process that writes, or that has others make pieces for it
 
 Every file is written whole or not at all, and a piece of work is looked up by the name of what it is: a run that was
 killed and is started again with the same request does the rest, and ends with the same bytes. Nothing here depends on
@@ -39,7 +39,8 @@ LOCK = ".lock"
 class RunStore:
     """A run directory, open for writing by this process alone or for reading.
 
-    Make one with `begin`, which goes on with an unfinished run of the same request, or `read`.
+    Make one with `begin`, which goes on with an unfinished run of the same request, or `read`; or, in a process that
+    the writing one started, with `joined`.
     """
 
     def __init__(self, path: Path, description: dict[str, Any]) -> None:
@@ -73,7 +74,7 @@ class RunStore:
 
     @classmethod
     def joined(cls, path: str | os.PathLike[str]) -> "RunStore":
-        """Open a run that another process has begun, to make pieces of it and nothing else."""
+        """Open a run that the process which started this one has begun, to make pieces of it and nothing else."""
         return cls(Path(path), _read(Path(path)))
 
     @classmethod

@@ -1,12 +1,17 @@
 """Parts of an experiment by several processes: all are done once, errors come home, and the result is that of one."""
 
 import json
+import multiprocessing
 import os
+import subprocess
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from fastif.apps.iteration.weights import AtWeights
 from fastif.errors import FastifError
 from fastif.paper.experiments import find
 from fastif.paper.harness import InParts, Laboratory
@@ -45,6 +50,45 @@ def test_every_part_is_done_once_and_told(tmp_path):
 def test_what_a_part_raises_ends_all(tmp_path):
     with pytest.raises(FastifError, match="ValueError: part 1 is odd"):
         side_by_side(Writes(tmp_path, raises=1), 3, 2)
+    assert not [child for child in multiprocessing.active_children() if child.is_alive()]
+
+
+@dataclass(frozen=True)
+class Sleeps:
+    """Says which process it is, and sleeps."""
+
+    folder: Path
+
+    def __call__(self):
+        def work(number):
+            (self.folder / "pid").write_text(str(os.getpid()))
+            time.sleep(60)
+
+        return work
+
+
+def test_processes_do_not_outlive_the_one_that_started_them(tmp_path):
+    program = (
+        "from pathlib import Path\n"
+        "from fastif.paper.side_by_side import side_by_side\n"
+        "from tests.paper.test_side_by_side import Sleeps\n"
+        f"if __name__ == '__main__': side_by_side(Sleeps(Path({str(tmp_path)!r})), 1, 1)\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
+    parent = subprocess.Popen([sys.executable, tmp_path / "program.py"], env=environment)
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists())
+
+
+def wait_for(condition, seconds=60.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_a_process_that_dies_is_told(tmp_path):
@@ -54,13 +98,15 @@ def test_a_process_that_dies_is_told(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_experiment_gives_the_same_by_two_processes(tmp_path):
-    (experiment,) = find("augmentation-anli")
-    results = []
-    for processes in (1, 2):
-        laboratory = Laboratory(tmp_path / f"{processes}", settings_for("smoke"), processes=processes)
-        results.append(json.loads((laboratory.run(experiment).path / "result.json").read_text())["result"])
-    assert results[0] == results[1]
+@pytest.mark.parametrize("name", ["augmentation-anli", "amazon"])
+def test_an_experiment_gives_the_same_by_two_processes(name, tmp_path, monkeypatch):
+    (experiment,) = find(name)
+    alone = Laboratory(tmp_path / "alone", settings_for("smoke")).run(experiment)
+    monkeypatch.delattr(AtWeights, "chosen")  # in this process, which is to find all that others chose
+    shared = Laboratory(tmp_path / "shared", settings_for("smoke"), processes=2).run(experiment)
+    found = [json.loads((outcome.path / "result.json").read_text()) for outcome in (alone, shared)]
+    assert found[0]["result"] == found[1]["result"]
+    assert [each["processes"] for each in found] == [1, 2]
 
 
 @pytest.mark.parametrize("name", ["correction-mnli", "augmentation-hans", "augmentation-anli", "amazon"])

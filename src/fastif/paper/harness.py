@@ -61,7 +61,7 @@ class InParts(Protocol):
     """An experiment whose work has parts that do not need each other, so that several processes can share it."""
 
     def parts(self, settings: Settings, /) -> Sequence[Any]:
-        """Return what tells the parts from each other, the longest first."""
+        """Return what tells the parts from each other, long ones first."""
 
     def prepare(self, context: Context, /) -> None:
         """Train the models that parts share."""
@@ -178,12 +178,7 @@ class Laboratory:
     def _measure(self, experiment: Experiment, store: RunStore) -> None:
         clock = Clock(store.path / PARTS / CLOCK)  # beside the parts, which are thrown away at the end
         context = self.context(store, finished=clock.note)
-        if self.processes > 1 and isinstance(experiment, InParts):
-            experiment.prepare(context)
-            same = (self.out, self.settings, self.device, self.precision, self.double, self.seed)
-            count = len(experiment.parts(self.settings))
-            worker = _Worker(experiment.name, same, memory.part_of(self.device, self.processes))
-            side_by_side(worker, count, self.processes, progress=self.progress)
+        processes = self._share(experiment, context, clock) if isinstance(experiment, InParts) else 1
         result = experiment.run(context)
         about = {
             "experiment": experiment.name,
@@ -191,11 +186,29 @@ class Laboratory:
             "request": self._request(experiment),
             "environment": environment(context.device),
             "device": self.device,
+            "processes": processes,
             "time": clock.as_json(),
             "data": {"source": self.data.source.name, "sets": self.data.used()},
             "models": [model.as_json() for model in context.asked],
         }
         store.add_json(RESULT, {**about, "result": result})
+
+    def _share(self, experiment: Any, context: Context, clock: Clock) -> int:
+        """Let several processes make the parts of an experiment, where they are wanted; return how many did."""
+        count = len(experiment.parts(self.settings))
+        processes = min(self.processes, count)
+        if processes > 1:
+            experiment.prepare(context)
+            self.models.states.found.clear()  # the others have their own, and the memory
+            same = (self.out, self.settings, self.device, self.precision, self.double, self.seed)
+
+            def heard(stage: str, done: int, total: int, /) -> None:
+                clock.note()
+                self.progress(stage, done, total)
+
+            worker = _Worker(experiment.name, same, memory.part_of(self.device, processes))
+            side_by_side(worker, count, processes, progress=heard)
+        return processes
 
     def _present(self, experiment: Experiment, store: RunStore, result: dict[str, Any]) -> str:
         words = f"# {experiment.title}\n\n{experiment.table(result)}\n\n{caption(store.json(RESULT))}\n"

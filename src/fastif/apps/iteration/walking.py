@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fastif.apps.correction import Parameters
@@ -108,7 +109,8 @@ class Iteration:
                         done += 1
                     found[kind].append(Course.of(kind, repeat, looks, walk.chosen, walk.anchors))
             self._progress("steps", total, total)
-            how = self.ground.summary if {"helpful", "harmful"} & set(order) or self.plan.needs_curvature else ""
+            ranked = {"helpful", "harmful"} & set(order) or self.plan.needs_curvature
+            how = _words(self._keep("how examples are ranked", lambda: _bytes(self.ground.summary))) if ranked else ""
         return Courses(tuple(self._watch.parts), found, self.plan, how)
 
     def parameters_after(self, kind: Kind, chosen: Sequence[Tensor]) -> Parameters:
@@ -195,6 +197,14 @@ class _Walk:
             self.chosen.append(found["chosen"])
         self.anchors.append(self.of.anchors_of(self.repeat, step))
         return _look(found)
+
+
+def _bytes(words: str) -> Tensors:
+    return {"words": torch.frombuffer(bytearray(words.encode()), dtype=torch.uint8)}
+
+
+def _words(tensors: Tensors) -> str:
+    return tensors["words"].numpy().tobytes().decode()
 
 
 def _tensors(look: Look) -> Tensors:
