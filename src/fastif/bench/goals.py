@@ -173,6 +173,8 @@ GOALS = (
     Goal(f"{TWO}scoring", SCALING, _two_processes("scoring"), _times, 1.8, more=True),
     Goal(f"{TWO}repeats of LiSSA, B = 16", SCALING, _two_processes("LiSSA repeats, B = 16"), _times, 1.8, more=True),
     Goal(f"{TWO}repeats of LiSSA, B = 1", SCALING, _two_processes("LiSSA repeats, B = 1"), _times, 1.8, more=True),
+    Goal(f"{TWO}the same, BERT-base", ("scaling", "bert-base"), _two_processes("LiSSA repeats, B = 1"), _times, 1.8,
+         more=True),
     Goal("BERT-base, one GPU: a team of one over no team, the slowest stage", ("scaling", "bert-base"), _team_of_one,
          _times, 1.05),
 )  # fmt: skip
