@@ -6,7 +6,9 @@ depends on beside what is fixed for the whole run. Knows tensors by name, and no
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,3 +33,17 @@ def content_sha256(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def to_tensor(content: Any) -> Tensor:
+    """Return what JSON can hold as bytes, so that it can be kept.
+
+    >>> from_tensor(to_tensor({"seconds": 1.5}))
+    {'seconds': 1.5}
+    """
+    return torch.frombuffer(bytearray(json.dumps(content, allow_nan=False).encode()), dtype=torch.uint8)
+
+
+def from_tensor(kept: Tensor) -> Any:
+    """Return what `to_tensor` took apart."""
+    return json.loads(kept.numpy().tobytes())

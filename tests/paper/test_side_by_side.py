@@ -41,9 +41,9 @@ class Writes:
 
 def test_every_part_is_done_once_and_told(tmp_path):
     heard = []
-    side_by_side(Writes(tmp_path), 5, 2, progress=lambda *said: heard.append(said), stage="walks")
+    side_by_side(Writes(tmp_path), 5, 2, progress=lambda *said: heard.append(said))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2", "3", "4"]
-    assert heard == [("walks", done, 5) for done in range(6)]
+    assert heard == [("parts", done, 5) for done in range(6)]
     assert str(os.getpid()) not in {path.read_text() for path in tmp_path.iterdir()}
 
 
@@ -78,17 +78,17 @@ def test_processes_do_not_outlive_the_one_that_started_them(tmp_path):
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
     parent = subprocess.Popen([sys.executable, tmp_path / "program.py"], env=environment)
-    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    assert comes_true(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     parent.kill()
     parent.wait()
-    wait_for(lambda: not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists())
+    assert comes_true(lambda: not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists(), seconds=30.0)
 
 
-def wait_for(condition, seconds=60.0):
+def comes_true(condition, seconds=60.0):
     until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
+    while not condition() and time.monotonic() < until:
         time.sleep(0.05)
+    return condition()
 
 
 def test_a_process_that_dies_is_told(tmp_path):

@@ -1,16 +1,14 @@
 """What an experiment is given: its settings, the data, the models, and a place where finished parts are kept."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 import fastif
 from fastif.integrations.tables import TextTable
-from fastif.keeping import Tensors
+from fastif.keeping import Tensors, from_tensor, to_tensor
 from fastif.paper.data import Data
 from fastif.paper.models import TaskModel, TaskModels
 from fastif.paper.points import Points, choose_points
@@ -92,17 +90,3 @@ class Context:
     def part(self, name: str, make: Callable[[], Any]) -> Any:
         """Return what JSON can hold: from a file if it was made before, else made now and kept."""
         return from_tensor(self.piece(name, lambda: {"json": to_tensor(make())})["json"])
-
-
-def to_tensor(content: Any) -> Tensor:
-    """Return what JSON can hold as bytes, so that it can be kept.
-
-    >>> from_tensor(to_tensor({"seconds": 1.5}))
-    {'seconds': 1.5}
-    """
-    return torch.frombuffer(bytearray(json.dumps(content, allow_nan=False).encode()), dtype=torch.uint8)
-
-
-def from_tensor(kept: Tensor) -> Any:
-    """Return what `to_tensor` took apart."""
-    return json.loads(kept.numpy().tobytes())

@@ -14,10 +14,10 @@ import torch
 
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
-from fastif.keeping import Tensors
+from fastif.keeping import Tensors, from_tensor, to_tensor
 from fastif.measuring.engine import operator_of, synchronize, working
 from fastif.measuring.words import markdown, number, seconds
-from fastif.paper.context import Context, from_tensor, to_tensor
+from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import HVP_CLAIMS
 from fastif.paper.points import KINDS, RIGHT, WRONG
 from fastif.precision import matmuls

@@ -20,9 +20,7 @@ PATIENCE = 1.0  # seconds between two looks at whether a process is still there
 INTERRUPTED = 130  # the status of a process that was told to end, as shells have it
 
 
-def side_by_side(
-    make_worker: Callable[[], Work], count: int, processes: int, *, progress: Progress = silent, stage: str = "parts"
-) -> None:
+def side_by_side(make_worker: Callable[[], Work], count: int, processes: int, *, progress: Progress = silent) -> None:
     """Do the parts numbered 0 to count - 1, the first ones first.
 
     Args:
@@ -31,7 +29,6 @@ def side_by_side(
         count: how many parts there are.
         processes: how many work at a time, not more than there are parts.
         progress: hears how many parts are done.
-        stage: what parts are called there.
     """
     spawn = multiprocessing.get_context("spawn")  # a forked process could not use a GPU
     waiting: Any = spawn.Queue()
@@ -46,13 +43,14 @@ def side_by_side(
             process.start()
             started.append(process)
         for done in range(count):
-            progress(stage, done, count)
+            progress("parts", done, count)
             _hear(ended, started)
-        progress(stage, count, count)
+        progress("parts", count, count)
     finally:
         for process in started:
             process.join(PATIENCE)
             process.terminate()
+            process.join()  # none of them is left when the error of one is told
 
 
 def _hear(ended: Any, started: list[Any]) -> None:

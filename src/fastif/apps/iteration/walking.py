@@ -5,11 +5,10 @@ after it was stopped, or that is to give the weights after some step, takes the 
 choosing the examples. Knows plans, weights and looks; which steps are worth keeping is not its business.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fastif.apps.correction import Parameters
@@ -21,7 +20,7 @@ from fastif.apps.iteration.weights import AtWeights, Ground
 from fastif.batch import STATES
 from fastif.data import Examples, Subset
 from fastif.errors import ConfigurationError
-from fastif.keeping import Keep, Tensors, nothing_kept
+from fastif.keeping import Keep, Tensors, from_tensor, nothing_kept, to_tensor
 from fastif.model import TorchModel
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress, silent
@@ -110,8 +109,12 @@ class Iteration:
                     found[kind].append(Course.of(kind, repeat, looks, walk.chosen, walk.anchors))
             self._progress("steps", total, total)
             ranked = {"helpful", "harmful"} & set(order) or self.plan.needs_curvature
-            how = _words(self._keep("how examples are ranked", lambda: _bytes(self.ground.summary))) if ranked else ""
+            how = self._kept_words("how examples are ranked", lambda: self.ground.summary) if ranked else ""
         return Courses(tuple(self._watch.parts), found, self.plan, how)
+
+    def _kept_words(self, name: str, make: Callable[[], str]) -> str:
+        found: str = from_tensor(self._keep(name, lambda: {"words": to_tensor(make())})["words"])
+        return found
 
     def parameters_after(self, kind: Kind, chosen: Sequence[Tensor]) -> Parameters:
         """Return the weights after steps on these examples, the first step first: a walk that is walked again."""
@@ -197,14 +200,6 @@ class _Walk:
             self.chosen.append(found["chosen"])
         self.anchors.append(self.of.anchors_of(self.repeat, step))
         return _look(found)
-
-
-def _bytes(words: str) -> Tensors:
-    return {"words": torch.frombuffer(bytearray(words.encode()), dtype=torch.uint8)}
-
-
-def _words(tensors: Tensors) -> str:
-    return tensors["words"].numpy().tobytes().decode()
 
 
 def _tensors(look: Look) -> Tensors:

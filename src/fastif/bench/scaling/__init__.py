@@ -71,7 +71,7 @@ def run(plan: Plan) -> dict[str, Any]:
         for count, team in ways[1:] if plan.device == "cuda" else ways:
             found[count, team].append(started(count, "fastif.bench.scaling.rank", asdict(plan), team=team))
     if plan.device == "cuda":
-        found[1, False] = [{**each, "stages": each["alone"][0]} for each in found[1, True]]
+        found[1, False] = [{**each, "stages": each["alone"]} for each in found[1, True]]
     alone = _fastest(found[1, False])
     rows = []
     for count, team in ways:
@@ -158,12 +158,9 @@ def table(result: dict[str, Any]) -> str:
             f" What the machine itself gives, by matrix products of one thread in all processes at once: {most}. That "
             "is less than the number of processes where two threads share a core, or others the machine."
         )
-    differences = {
-        row["stage"]: row.get("difference") for row in result["rows"] if row["team"] and row["processes"] == 1
-    }
-    differences = {stage: found for stage, found in differences.items() if found is not None}
-    if differences:
-        words = "; ".join(f"{stage} {number(found, 2)}" for stage, found in differences.items())
+    compared = [row for row in result["rows"] if row.get("difference") is not None]
+    if compared:
+        words = "; ".join(f"{row['stage']} {number(row['difference'], 2)}" for row in compared)
         note += f" What comes out as a team differs from what comes out without one, relative to it, by: {words}."
     columns = ["stage", "processes", "time", "speed-up", "calls", "sent", "sending and waiting"]
     return markdown(columns, rows) + "\n\n" + note

@@ -57,8 +57,9 @@ def main(asked: dict[str, Any]) -> None:
         link = _link(4 * vectors.size(case.model.parameters)) if several else None
         ceiling = _ceiling() if several else None
     if team is None or team.leads:
-        first, *alone = [{stage: each[place] for stage, each in stages.items()} for place in range(len(ways))]
-        found = {"case": case.as_json(), "stages": first, "alone": alone, "link": link, "ceiling": ceiling}
+        by_way = [{stage: each[way] for stage, each in stages.items()} for way in range(len(ways))]
+        alone = by_way[1] if len(ways) > 1 else None
+        found = {"case": case.as_json(), "stages": by_way[0], "alone": alone, "link": link, "ceiling": ceiling}
         Path(asked["out"]).write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -79,8 +80,8 @@ class _Measured:
             for team, function, mine in zip(self.ways, functions, runs, strict=True):
                 mine.append(self._once(team, function, together))
         best = [min(mine, key=lambda run: run["seconds"]) for mine in runs]
-        for each, result in zip(best, results, strict=True):
-            each["difference"] = None if result is None else _difference(result, results[-1])
+        if len(results) > 1 and results[0] is not None:
+            best[0]["difference"] = _difference(*results)
         return best
 
     def _once(self, team: Team | None, function: Callable[[], Any], together: bool) -> Stage:
