@@ -70,7 +70,8 @@ def part_of(device: str, processes: int) -> int | None:
     if place.type != "cuda":
         return None
     torch.cuda.empty_cache()  # what torch holds here to use it again, they could not have
-    return int(OF_FREE * torch.cuda.mem_get_info(place)[0]) // processes
+    free, budget = int(OF_FREE * torch.cuda.mem_get_info(place)[0]), _BUDGET.get()
+    return (free if budget is None else min(free, budget)) // processes
 
 
 def share(device: torch.device, part: float, least: int) -> int:

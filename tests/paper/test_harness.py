@@ -4,7 +4,9 @@ import json
 import sys
 
 import pytest
+import torch
 
+from fastif import memory
 from fastif.errors import ConfigurationError, StoredFileError
 from fastif.integrations import plots
 from fastif.paper import clock
@@ -45,6 +47,23 @@ class Counting:
 
 def laboratory_in(folder, **changes):
     return Laboratory(folder, settings_for("smoke"), **changes)
+
+
+def test_a_budget_holds_while_an_experiment_is_measured(tmp_path):
+    class Asking(Counting):
+        def run(self, context):
+            seen.append(memory.available(torch.device("cpu")))
+            self.dies = False
+            return super().run(context)
+
+    seen: list[int] = []
+    laboratory_in(tmp_path, memory_budget=3 * 10**9).run(Asking())
+    assert seen == [3 * 10**9] != [memory.available(torch.device("cpu"))]
+
+
+def test_a_budget_that_holds_nothing_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="256 MiB"):
+        laboratory_in(tmp_path, memory_budget=1000)
 
 
 def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path):

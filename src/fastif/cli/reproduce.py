@@ -67,6 +67,7 @@ def reproduce(
             rich_help_panel=options.RUN,
         ),
     ] = 1,
+    memory_budget: options.MemoryBudget = None,
     as_json: options.Json = False,
 ) -> int:
     """Run an experiment of the paper, or all of them: its numbers as JSON, its figures, and a table "paper | ours".
@@ -92,6 +93,7 @@ def reproduce(
             double=dtype is Dtype.FLOAT64,
             seed=seed,
             processes=processes,
+            memory_budget=options.read_bytes(memory_budget),
             progress=bars,
             note=note,
         )

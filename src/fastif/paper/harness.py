@@ -92,6 +92,7 @@ class Laboratory:
         double: compute in float64.
         seed: of everything that is drawn.
         processes: that share the work of an experiment, where it has parts.
+        memory_budget: bytes that may be used on the device, for who runs several experiments on it; None for no bound.
         progress: called as progress(stage, done, total).
         note: told what is being done.
     """
@@ -103,12 +104,14 @@ class Laboratory:
     double: bool = False
     seed: int = 0
     processes: int = 1
+    memory_budget: int | None = None
     progress: Progress = silent
     note: Callable[[str], None] = lambda words: None
     data: Data = field(init=False)
     models: TaskModels = field(init=False)
 
     def __post_init__(self) -> None:
+        memory.check_budget(self.memory_budget)
         source = MadeUp(self.seed) if self.settings.source == "made-up" else find_source()
         self.data = Data(source, self.settings.sizes, self.seed)
         self.models = TaskModels(
@@ -127,7 +130,8 @@ class Laboratory:
         path = self.out / experiment.name
         with RunStore.begin(path, self._request(experiment)) as store:
             if not store.is_complete:
-                self._measure(experiment, store)
+                with memory.limited(self.memory_budget, torch.device(self.device)):
+                    self._measure(experiment, store)
             result = store.json(RESULT)["result"]
             words = self._present(experiment, store, result)
             store.finish()
