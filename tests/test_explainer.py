@@ -1,6 +1,7 @@
 """The whole way from a model to scores: against the dense oracle, and what the contract promises."""
 
 import copy
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import fastif
+from fastif import vectors
 from fastif.damping import automatic_damping
 from fastif.errors import ConfigurationError, PrecisionWarning
 from fastif.resources import Resources
@@ -190,6 +192,35 @@ def test_solutions_of_several_blocks_are_scored_in_one_scan(monkeypatch: pytest.
     explainer = explainer_of(progress=lambda stage, done, total: seen.append((stage, done)))
     torch.testing.assert_close(explainer.scores(small().queries).values, expected_scores())
     assert seen.count(("scoring", 0)) == 1
+
+
+@dataclass(frozen=True)
+class FewAtATime:
+    """A solver whose memory ends with two vectors."""
+
+    solver: Any
+    tried: list[int] = field(default_factory=list)
+
+    def prepare(self, operator: Any) -> Any:
+        prepared = self.solver.prepare(operator)
+        solve = prepared.solve
+
+        def short_of_memory(block: Any, damping: float) -> Any:
+            self.tried.append(vectors.width(block))
+            if self.tried[-1] > 2:
+                raise torch.OutOfMemoryError
+            return solve(block, damping)
+
+        prepared.solve = short_of_memory
+        return prepared
+
+
+def test_queries_that_do_not_fit_together_are_solved_in_parts() -> None:
+    solver = FewAtATime(fastif.ConjugateGradient(tolerance=1e-10))
+    explained = explainer_of(solver=solver).explain(small().queries, top=3)
+    torch.testing.assert_close(explained.scores.values, expected_scores())
+    assert solver.tried == [4, 2, 2]
+    assert len(explained.scores.provenance["converged"]) == len(explained) == 4
 
 
 def test_the_strongest_are_scored_in_float32_where_the_scan_is_in_half(monkeypatch: pytest.MonkeyPatch) -> None:

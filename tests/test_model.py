@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 import fastif
 from fastif.derivatives import gradients
-from fastif.errors import ConfigurationError, LossError, ModelError
+from fastif.errors import ConfigurationError, LossError, ModelError, NonFiniteError
 from fastif.losses import NamedLoss, negative_margin
 from tests.problems import CASE_NAMES, CORE_NAMES, case, model_of
 
@@ -290,6 +290,25 @@ def test_outputs_that_are_no_tensor_are_refused() -> None:
         )
 
 
+def test_a_model_at_other_weights_is_only_asked_for_finite_losses() -> None:
+    seen: list[int] = []
+
+    class Counting(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(len(x))
+            return super().forward(x)
+
+    model = fastif.TorchModel(Counting(2, 2), loss="cross_entropy")
+    batch = fastif.Examples((torch.randn(9, 2), torch.zeros(9).long())).batch(range(8))
+    model.check(batch)
+    assert seen.count(1) >= 2
+    seen.clear()
+    model.at({name: tensor + 1 for name, tensor in model.parameters.items()}).check(batch)
+    assert seen == [8]
+    with pytest.raises(NonFiniteError):
+        model.at({name: tensor * torch.inf for name, tensor in model.parameters.items()}).check(batch)
+
+
 def test_examples_that_mix_in_a_batch_are_refused() -> None:
     class Centred(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
@@ -298,6 +317,9 @@ def test_examples_that_mix_in_a_batch_are_refused() -> None:
     data = (torch.randn(9, 2), torch.zeros(9).long())
     with pytest.raises(ModelError, match="beside it in the batch"):
         fastif.Explainer(fastif.TorchModel(Centred(2, 2), loss="cross_entropy"), data)
+    mixing = fastif.TorchModel(Centred(2, 2), loss="cross_entropy")
+    with pytest.raises(ModelError, match="beside it in the batch"):  # never checked, and so not known to be right
+        fastif.Explainer(mixing.at(mixing.parameters), data)
     with pytest.raises(ModelError, match="the batch-norm 1 keeps no running statistics"):
         fastif.TorchModel(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, track_running_stats=False)), loss="mse_loss")
 

@@ -23,6 +23,7 @@ from fastif.decay import DecayIn, WeightDecay
 from fastif.distributed import Team, share_of
 from fastif.errors import ConfigurationError, ModelError
 from fastif.explanation import Explanation, QueryExplanation, strongest
+from fastif.fitting import in_parts
 from fastif.held import held_view
 from fastif.keeping import Keep, Tensors, nothing_kept
 from fastif.left_out import LeaveOneOut, LeftOut, few_of, left_out, weights_in_mean
@@ -348,8 +349,9 @@ class Explainer:
             for block in queries.gradients(gradients_of, mean=reduce == "mean", at_once=at_once):
                 if waiting and sum(map(vectors.width, waiting)) + vectors.width(block) > most:
                     score()
-                solutions.append(self._pieces.solve(solver, block, damping.value or 0.0))
-                waiting.append(solutions[-1].value)
+                found = self._solved(solver, block, damping.value or 0.0)
+                solutions += found
+                waiting += [solution.value for solution in found]
             del block  # as much as all solutions, if they are one block
             score()
             table = torch.cat(values)
@@ -368,6 +370,13 @@ class Explainer:
             **selection.provenance(),
         }
         return Scores(table, ids, provenance, copy=False), solutions
+
+    def _solved(self, solver: PreparedSolver, block: Block, damping: float) -> list[Solution]:
+        """Solve for a block of queries, or for parts of it where memory runs out."""
+        solve = partial(self._pieces.solve, solver, damping=damping)
+        if self._team is not None:  # its ranks are in step with each other: if one has no memory left, all end
+            return [solve(block)]
+        return in_parts(solve, block, vectors.width(block), lambda some, *ends: vectors.select(some, slice(*ends)))
 
     def _standard_errors(self, samples: Block | None, ids: Tensor) -> list[float] | list[None]:
         """Return the standard errors of some scores of a query, from the spread of a solver's repeats."""

@@ -1,4 +1,4 @@
-"""Run a batch in one go, or in as many parts as fit into memory. Knows batches, and not what is done with them."""
+"""Do work in one go, or in as many parts as fit into memory. Knows that it can be cut, and not what it is."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,16 +7,32 @@ import torch
 
 from fastif.batch import Batch
 
+Whole = TypeVar("Whole")
 Result = TypeVar("Result")
 
 
-def fitting(work: Callable[[Batch], Result], batch: Batch) -> list[Result]:
-    """Return what the work gives for a batch, cut in two wherever memory runs out; a single example must fit."""
+def in_parts(
+    work: Callable[[Whole], Result], whole: Whole, size: int, cut: Callable[[Whole, int, int], Whole]
+) -> list[Result]:
+    """Return what the work gives, cut in two wherever memory runs out; what cannot be cut must fit.
+
+    Args:
+        work: what is done.
+        whole: what it is done with.
+        size: how many things there are in that.
+        cut: (whole, start, stop) -> those from start to stop.
+    """
     try:
-        return [work(batch)]
+        return [work(whole)]
     except torch.OutOfMemoryError:
-        if len(batch) == 1:
+        if size == 1:
             raise
     torch.cuda.empty_cache()  # outside of the handler, whose traceback would keep tensors of the failed try alive
-    half = len(batch) // 2
-    return [*fitting(work, batch.rows(0, half)), *fitting(work, batch.rows(half, len(batch)))]
+    half = size // 2
+    ends = ((0, half), (half, size))
+    return [part for start, stop in ends for part in in_parts(work, cut(whole, start, stop), stop - start, cut)]
+
+
+def fitting(work: Callable[[Batch], Result], batch: Batch) -> list[Result]:
+    """Return what the work gives for the examples of a batch."""
+    return in_parts(work, batch, len(batch), Batch.rows)

@@ -82,11 +82,12 @@ def test_damp_scale_and_depth_are_those_of_the_authors_or_reach_as_far_in_fewer_
         (full.visualization.hans, SolverSettings(5e-3, 1e6, 2000)),
         (full.visualization.nli_on_mnli, authors),
         (full.simulatability.solver, authors),
-        (full.amazon.solver, authors),
         (full.correlations.full, wide),
         (full.retraining.full, wide),
     ]
-    for ours, theirs in shorter:
+    reviews = full.amazon.solver  # one solution for every step: few steps of more examples
+    assert reviews.depth * reviews.batch_size >= authors.depth * authors.batch_size
+    for ours, theirs in [*shorter, (replace(reviews, batch_size=1), authors)]:
         assert ours.damping == pytest.approx(theirs.damping)
         assert (ours.batch_size, ours.repeats) == (theirs.batch_size, theirs.repeats)
         assert (1 - ours.damp) ** ours.depth < 0.995**1000  # what is missing of the series, at the paper's usual J

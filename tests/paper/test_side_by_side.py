@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -109,12 +109,26 @@ def test_an_experiment_gives_the_same_by_two_processes(name, tmp_path, monkeypat
     assert [each["processes"] for each in found] == [1, 2]
 
 
+@pytest.mark.slow
+def test_several_models_are_trained_by_other_processes(tmp_path, monkeypatch):
+    smoke = settings_for("smoke")
+    few = replace(smoke.augmentation_anli, checkpoints=2, steps=1, variants=())
+    (experiment,) = find("augmentation-anli")
+    monkeypatch.delattr("fastif.paper.models.train_classifier")  # in this process
+    laboratory = Laboratory(tmp_path, replace(smoke, augmentation_anli=few), processes=2)
+    outcome = laboratory.run(experiment)
+    assert [laboratory.models.is_trained("nli-3", number) for number in range(3)] == [True, True, False]
+    assert json.loads((outcome.path / "result.json").read_text())["result"]["checkpoints"] == 2
+
+
 @pytest.mark.parametrize("name", ["correction-mnli", "augmentation-hans", "augmentation-anli", "amazon"])
 def test_what_walks_has_parts(name):
     (experiment,) = find(name)
     assert isinstance(experiment, InParts)
     parts = experiment.parts(settings_for("full"))
     assert len(parts) == len(set(parts)) > 7
+    models = experiment.models(settings_for("full"))
+    assert {checkpoint for _, checkpoint in models} == {checkpoint for checkpoint, _ in parts}
 
 
 def test_what_does_not_walk_has_none():

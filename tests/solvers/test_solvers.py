@@ -11,7 +11,7 @@ import fastif
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError, ConvergenceError, ConvergenceWarning
-from fastif.solvers import Solution, choose_solver, exact
+from fastif.solvers import Auto, Solution, choose_solver, exact
 from fastif.solvers.auto import LEAST_SUBSAMPLE, affordable_examples
 from fastif.solvers.kept_rows import MOST_ROWS
 from fastif.solvers.nystrom import Nystrom
@@ -324,6 +324,18 @@ def test_the_automatic_choice_takes_a_part_of_the_data_where_a_pass_would_be_lon
     monkeypatch.setitem(MOST_ROWS, "cpu", 235)
     rank = 50  # of 64 MiB; four examples have 236 rows
     assert choose_solver(operator, seed=3) == fastif.ConjugateGradient(subsample=4, preconditioner_rank=rank, seed=3)
+
+
+def test_the_automatic_choice_keeps_to_the_most_examples_that_are_allowed() -> None:
+    operator = operator_of("mlp_dropout", "gauss-newton")
+    few = operator.subsample(10, seed=3)
+    prepared = Auto(seed=3, most=10).prepare(operator)
+    right = {name: torch.randn(2, *tensor.shape).to(tensor) for name, tensor in operator.model.parameters.items()}
+    expected = fastif.Exact().prepare(few).solve(right, 0.1).value
+    seen = prepared.solve(right, 0.1).value
+    torch.testing.assert_close(vectors.flatten(seen), vectors.flatten(expected), rtol=1e-6, atol=1e-9)
+    with pytest.raises(ConfigurationError, match="at least 1"):
+        Auto(most=0).prepare(operator)
 
 
 @pytest.mark.parametrize("curvature", CURVATURES)

@@ -7,6 +7,7 @@ model and examples; what is removed is in `removals.py`, what is made of the los
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from fastif.apps.retrained import Retrained
 from fastif.apps.stack import Parameters, StackTraining, member, stacked_losses
 from fastif.apps.training_recipe import TrainingRecipe
 from fastif.errors import ConfigurationError, DataError
+from fastif.fitting import in_parts
 from fastif.keeping import Keep, content_sha256, nothing_kept
 from fastif.model import TorchModel
 from fastif.precision import Precision
@@ -114,30 +116,28 @@ class Retraining:
             def make(chunk: list[list[int]] = chunk) -> dict[str, Tensor]:
                 nonlocal start
                 start = start if start is not None else self._start(seed)
-                return {"losses": self._trained(chunk, start, seed)}
+                parts = in_parts(partial(self._trained, start=start, seed=seed), chunk, len(chunk), _cut)
+                return {"losses": torch.cat(parts)}
 
             parts.append(self._keep(name, make)["losses"])
             self._done += len(chunk)
         return torch.cat(parts)
 
     def _trained(self, chunk: list[list[int]], start: Parameters, seed: int) -> Tensor:
-        """Train the models of one chunk, in halves wherever memory runs out, and return their losses."""
+        """Train the models of one chunk together, and return their losses."""
         self._now = len(chunk)
         weights = torch.ones(len(chunk), len(self._training.train))
         for row, ids in enumerate(chunk):
             weights[row, ids] = 0
-        try:
-            stack = self._training.fit(weights, start, seed=seed)
-            return stacked_losses(self.model, stack, self._queries, together=self._training.together)
-        except torch.OutOfMemoryError:
-            if len(chunk) == 1:
-                raise
-        torch.cuda.empty_cache()  # outside of the handler, whose traceback would keep tensors alive
-        half = len(chunk) // 2
-        return torch.cat([self._trained(part, start, seed) for part in (chunk[:half], chunk[half:])])
+        stack = self._training.fit(weights, start, seed=seed)
+        return stacked_losses(self.model, stack, self._queries, together=self._training.together)
 
     def _tell(self, stage: str, done: int, total: int) -> None:
         self._progress(stage, self._done * total + done * self._now, self._all * total)
+
+
+def _cut(chunk: list[list[int]], start: int, stop: int) -> list[list[int]]:
+    return chunk[start:stop]
 
 
 def _as_tensors(chunk: list[list[int]]) -> dict[str, Tensor]:

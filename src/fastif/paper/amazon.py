@@ -25,7 +25,7 @@ from fastif.paper.endings import Ends, Group, ends_of, joined, with_rows_error
 from fastif.paper.figures_of_the_paper import AMAZON, AMAZON_CLAIM
 from fastif.paper.models import TaskModel
 from fastif.paper.ranked_walks import SAME, Ranking, with_unranked
-from fastif.paper.settings import CorrectionSettings, Settings
+from fastif.paper.settings import CorrectionSettings, Model, Settings
 from fastif.paper.variants import GRADIENT_DOT, Variant
 from fastif.paper.variants import PAPERS as PAPERS_RANKING
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 name = "amazon"
 title = "Figure 7 (d): steps on influential reviews, for a held-out domain"
+MODEL: Model = "sentiment"
 TEST, VALIDATION, ORIGINAL = "test, held-out domain", "validation, held-out domain", "other domains"
 RANKED: tuple[Kind, ...] = ("helpful", "harmful")  # the kinds that an effect chooses
 PAPERS: Effect = "retrain"
@@ -49,7 +50,7 @@ def run(context: Context) -> dict[str, Any]:
     variants: dict[str, list[Row]] = {}
     notes: list[str] = []
     for checkpoint in range(wanted.checkpoints):
-        model = context.model("sentiment", checkpoint)
+        model = context.model(MODEL, checkpoint)
         sets = _sets(context, model)
         notes += check_material(model.train, sets.anchors, test=sets.watched[TEST], original=sets.watched[ORIGINAL])
         papers, ours = (make(context, (checkpoint, variant)) for variant in (PAPERS_RANKING, GRADIENT_DOT))
@@ -74,7 +75,11 @@ def run(context: Context) -> dict[str, Any]:
         "checkpoints": wanted.checkpoints,
         "notes": list(dict.fromkeys(notes)),
         "effects": effects,
-        "variants": {"repeats": wanted.variant_repeats, "comparisons": variants},
+        "variants": {
+            "repeats": wanted.variant_repeats,
+            "curvature_examples": wanted.curvature_examples,
+            "comparisons": variants,
+        },
     }
 
 
@@ -85,16 +90,15 @@ def parts(settings: Settings) -> list[tuple[int, Variant]]:
     return both + [(0, variant) for variant in _others(wanted)]
 
 
-def prepare(context: Context) -> None:
-    """Train the models that are walked from."""
-    for checkpoint in range(context.settings.amazon.checkpoints):
-        context.model("sentiment", checkpoint)
+def models(settings: Settings) -> list[tuple[Model, int]]:
+    """Return the models that are walked from."""
+    return [(MODEL, checkpoint) for checkpoint in range(settings.amazon.checkpoints)]
 
 
 def make(context: Context, part: tuple[int, Variant]) -> Courses:
     """Walk from a checkpoint on points that are ranked in one way: by the paper's effect, the other, or a variant."""
     (checkpoint, variant), wanted = part, context.settings.amazon
-    model = context.model("sentiment", checkpoint)
+    model = context.model(MODEL, checkpoint)
     if variant == GRADIENT_DOT:  # one of the two effects, and so repeated as often as the other
         wanted = replace(wanted, variant_repeats=wanted.repeats)
     name_of = {PAPERS_RANKING: PAPERS, GRADIENT_DOT: OURS}.get(variant, variant.name)
@@ -201,7 +205,7 @@ def _variants_table(result: dict[str, Any]) -> list[str]:
     ]
     return [
         f"Other ways to rank, from the first model alone, {variants['repeats']} repeats with the same draws; change of "
-        "accuracy in points, intervals over repeats alone:",
+        f"accuracy in points, intervals over repeats alone{changes.few_examples(variants)}:",
         markdown(["ranked by", *(f"{kind}; {part}" for kind, part in cells)], rows),
     ]
 

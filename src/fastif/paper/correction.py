@@ -106,7 +106,11 @@ class Correction:
                 {anchors: joined(each) for anchors, each in ends.items()},
                 tables.test.slices,
             ),
-            "variants": {"repeats": wanted.variant_repeats, "changes": variants},
+            "variants": {
+                "repeats": wanted.variant_repeats,
+                "curvature_examples": wanted.curvature_examples,
+                "changes": variants,
+            },
             "short_steps": {anchors: courses.short_steps() for anchors, courses in walks.items()},
             "notes": list(dict.fromkeys(notes)),
         }
@@ -117,10 +121,9 @@ class Correction:
         papers = [(checkpoint, PAPERS) for checkpoint in range(wanted.checkpoints)]
         return papers + [(0, variant) for variant in wanted.variants]
 
-    def prepare(self, context: Context, /) -> None:
-        """Train the models that are walked from."""
-        for checkpoint in range(self._wanted(context.settings).checkpoints):
-            context.model(self.model, checkpoint)
+    def models(self, settings: Settings, /) -> list[tuple[Model, int]]:
+        """Return the models that are walked from."""
+        return [(self.model, checkpoint) for checkpoint in range(self._wanted(settings).checkpoints)]
 
     def make(self, context: Context, part: Part, /) -> tuple[dict[str, Courses], dict[str, Ends]]:
         """Walk from a checkpoint with a ranking, and look at every row of the test set where the paper's walks end."""

@@ -146,7 +146,7 @@ def draw(result: dict[str, Any]) -> "dict[str, Figure]":
         axes.set_title(key.capitalize())
         axes.set_xticks(range(len(CORRELATIONS)))
         labels = [
-            _in_words(comparison, result["k"]).replace(", ", "\n").replace(" against", "\nagainst")
+            _in_words(comparison, result["k"]).replace(", ", "\n").replace(" against ", "\nagainst\n")
             for comparison in CORRELATIONS
         ]
         axes.set_xticklabels(labels, fontsize=7)

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import torch
 
@@ -24,7 +24,7 @@ from fastif.paper.context import Context
 from fastif.paper.data import Data
 from fastif.paper.made_up import MadeUp
 from fastif.paper.models import TaskModels
-from fastif.paper.settings import Settings
+from fastif.paper.settings import Model, Settings
 from fastif.paper.side_by_side import side_by_side
 from fastif.paper.sources import find_source
 from fastif.precision import Precision
@@ -63,8 +63,8 @@ class InParts(Protocol):
     def parts(self, settings: Settings, /) -> Sequence[Any]:
         """Return what tells the parts from each other, long ones first."""
 
-    def prepare(self, context: Context, /) -> None:
-        """Train the models that parts share."""
+    def models(self, settings: Settings, /) -> Sequence[tuple[Model, int]]:
+        """Return the models that parts share, each by its name and checkpoint."""
 
     def make(self, context: Context, part: Any, /) -> Any:
         """Do the work of a part; `run` finds what was kept of it."""
@@ -198,20 +198,29 @@ class Laboratory:
         store.add_json(RESULT, {**about, "result": result})
 
     def _share(self, experiment: Any, context: Context, clock: Clock) -> int:
-        """Let several processes make the parts of an experiment, where they are wanted; return how many did."""
-        count = len(experiment.parts(self.settings))
-        processes = min(self.processes, count)
-        if processes > 1:
-            experiment.prepare(context)
-            self.models.states.found.clear()  # the others have their own, and the memory
-            same = (self.out, self.settings, self.device, self.precision, self.double, self.seed)
+        """Let several processes train the models and make the parts of an experiment; return how many made parts."""
+        models, parts = experiment.models(self.settings), experiment.parts(self.settings)
+        processes = min(self.processes, len(parts))
+        if processes == 1:
+            return 1
+        same = (self.out, self.settings, self.device, self.precision, self.double, self.seed)
 
-            def heard(stage: str, done: int, total: int, /) -> None:
-                clock.note()
-                self.progress(stage, done, total)
+        def heard(stage: str, done: int, total: int, /) -> None:
+            clock.note()
+            self.progress(stage, done, total)
 
-            worker = _Worker(experiment.name, same, memory.part_of(self.device, processes))
-            side_by_side(worker, count, processes, progress=heard)
+        def share(what: Literal["models", "parts"], count: int) -> None:
+            some = min(processes, count)
+            worker = _Worker(experiment.name, what, same, memory.part_of(self.device, some))
+            side_by_side(worker, count, some, what=what, progress=heard)
+
+        missing = [model for model in models if not self.models.is_trained(*model)]
+        if len(missing) > 1:
+            share("models", len(models))
+        for model in missing:
+            context.model(*model)
+        self.models.states.found.clear()  # the others have their own, and the memory
+        share("parts", len(parts))
         return processes
 
     def _present(self, experiment: Experiment, store: RunStore, result: dict[str, Any]) -> str:
@@ -233,9 +242,17 @@ class Laboratory:
 
 @dataclass(frozen=True)
 class _Worker:
-    """What another process needs to make parts of an experiment: its name, the same laboratory, its part of a GPU."""
+    """What another process needs to train models or make parts of an experiment.
+
+    Args:
+        experiment: its name.
+        what: of the two is done.
+        laboratory: the same.
+        memory_budget: its part of a GPU.
+    """
 
     experiment: str
+    what: Literal["models", "parts"]
     laboratory: tuple[Any, ...]
     memory_budget: int | None
 
@@ -245,11 +262,14 @@ class _Worker:
         laboratory, (experiment,) = Laboratory(*self.laboratory), find(self.experiment)
         assert isinstance(experiment, InParts)
         context = laboratory.context(RunStore.joined(laboratory.out / self.experiment))
-        parts = experiment.parts(laboratory.settings)
+        models, parts = experiment.models(laboratory.settings), experiment.parts(laboratory.settings)
 
         def work(number: int) -> None:
             with memory.limited(self.memory_budget, torch.device(laboratory.device)):
-                experiment.make(context, parts[number])
+                if self.what == "models":
+                    context.model(*models[number])
+                else:
+                    experiment.make(context, parts[number])
 
         return work
 

@@ -119,9 +119,12 @@ class TaskModels:
         """Return a model by its name; another `checkpoint` is the same from another seed."""
         if name not in MODELS:
             raise ConfigurationError(f"there is no model {name!r}: choose one of {', '.join(MODELS)}.")
-        full_name = f"{name}-{checkpoint}" if checkpoint else name
         recipe = replace(self.settings.recipes[name], seed=self.seed + checkpoint)
-        return self.fitted(full_name, TRAIN[name](self.data), recipe=recipe, measured=MEASURED[name])
+        return self.fitted(_full_name(name, checkpoint), TRAIN[name](self.data), recipe=recipe, measured=MEASURED[name])
+
+    def is_trained(self, name: Model, checkpoint: int = 0) -> bool:
+        """Whether a model is there."""
+        return (self.directory / _full_name(name, checkpoint) / RECORD).is_file()
 
     def fitted(
         self,
@@ -198,6 +201,10 @@ class TaskModels:
         }
         with replacing(self.directory / ACCURACY) as temporary:
             temporary.write_text(accuracy_table(records), encoding="utf-8")
+
+
+def _full_name(name: Model, checkpoint: int) -> str:
+    return f"{name}-{checkpoint}" if checkpoint else name
 
 
 def accuracy_table(records: dict[str, dict[str, Any]]) -> str:

@@ -33,7 +33,8 @@ class Ranking:
     def options(self) -> dict[str, Any]:
         """Of explainers."""
         usual = {"precision": self.context.precision, "prefix_cache": self.context.models.states}
-        return {**usual, **self.variant.options(self.wanted.solver, self.context.seed)}
+        few = {"curvature_examples": self.wanted.curvature_examples}
+        return {**usual, **self.variant.options(self.wanted.solver, self.context.seed, **few)}
 
     def plan(self, pool: int) -> Plan:
         """Return the knobs of the walk."""

@@ -214,6 +214,8 @@ class CorrectionSettings:
         watched: rows of each set that are looked at after every step; None for as many as are evaluated elsewhere.
         variants: other ways to rank points.
         variant_repeats: of each of these, with the draws of the first repeats.
+        curvature_examples: that H is the mean over where a variant takes our solver, which prepares anew at every step;
+            None leaves it to the library.
     """
 
     solver: SolverSettings
@@ -227,6 +229,7 @@ class CorrectionSettings:
     watched: int | None = None
     variants: tuple[Variant, ...] = ()
     variant_repeats: int = 3
+    curvature_examples: int | None = None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,9 @@ PATIENCE = 1.0  # seconds between two looks at whether a process is still there
 INTERRUPTED = 130  # the status of a process that was told to end, as shells have it
 
 
-def side_by_side(make_worker: Callable[[], Work], count: int, processes: int, *, progress: Progress = silent) -> None:
+def side_by_side(
+    make_worker: Callable[[], Work], count: int, processes: int, *, what: str = "parts", progress: Progress = silent
+) -> None:
     """Do the parts numbered 0 to count - 1, the first ones first.
 
     Args:
@@ -28,7 +30,8 @@ def side_by_side(make_worker: Callable[[], Work], count: int, processes: int, *,
             sent to a process: a function of a module, or a dataclass with `__call__`.
         count: how many parts there are.
         processes: how many work at a time, not more than there are parts.
-        progress: hears how many parts are done.
+        what: the parts are called.
+        progress: hears how many of them are done.
     """
     spawn = multiprocessing.get_context("spawn")  # a forked process could not use a GPU
     waiting: Any = spawn.Queue()
@@ -43,9 +46,9 @@ def side_by_side(make_worker: Callable[[], Work], count: int, processes: int, *,
             process.start()
             started.append(process)
         for done in range(count):
-            progress("parts", done, count)
+            progress(what, done, count)
             _hear(ended, started)
-        progress("parts", count, count)
+        progress(what, count, count)
     finally:
         for process in started:
             process.join(PATIENCE)

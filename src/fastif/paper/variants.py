@@ -42,11 +42,11 @@ class Variant:
         """Whether the score of a point is another, and not only who is ranked."""
         return self.gradient_dot or self.damping is not None or self.decay > 0
 
-    def options(self, papers: SolverSettings, seed: int) -> dict[str, Any]:
+    def options(self, papers: SolverSettings, seed: int, *, curvature_examples: int | None = None) -> dict[str, Any]:
         """Return the options of an explainer, given the solver that the paper's experiment has.
 
         Other dampings are by the library's own solver, with Gauss-Newton curvature: the paper's iteration would need
-        other steps for each.
+        other steps for each. Its H is the mean over as many examples as are given, or as the library chooses.
 
         >>> Variant("all points", scan=True).options(SolverSettings(), seed=0)["damping"]
         50.0
@@ -54,7 +54,7 @@ class Variant:
         if self.gradient_dot:
             return {"solver": fastif.Identity()}
         if self.damping is not None:
-            return {"solver": Auto(seed=seed), "damping": self.damping}
+            return {"solver": Auto(seed=seed, most=curvature_examples), "damping": self.damping}
         found: dict[str, Any] = {"solver": papers.solver(seed), "damping": papers.damping, "curvature": "hessian"}
         if self.decay:
             found |= decay_of_the_authors(self.decay)

@@ -28,7 +28,7 @@ from fastif.paper.scored import System
 from fastif.paper.settings import Model, VisualizationSettings
 from fastif.paper.slice_tables import table as table
 from fastif.paper.solver_settings import SolverSettings
-from fastif.paper.sources import CONSTITUENT, LEXICAL, SUBSEQUENCE
+from fastif.paper.sources import CONSTITUENT, LEXICAL, SUBSEQUENCE, joined
 from fastif.paper.variants import PAPERS, Variant
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ HEURISTICS = (LEXICAL, SUBSEQUENCE, CONSTITUENT)
 SLICES = (*HEURISTICS, MNLI)
 HANS_MODEL: Model = "hans"
 MODELS: tuple[Model, ...] = ("nli-2", HANS_MODEL)
-AT_ONCE = 25  # queries whose scores are one piece
+AT_ONCE = 400  # queries whose scores are one piece
 Part = dict[str, Any]
 
 
@@ -64,16 +64,17 @@ def _of_model(context: Context, model: TaskModel) -> Part:
 
 
 def _scored(context: Context, model: TaskModel, asked: dict[str, TextTable], variant: Variant) -> Part:
-    """Score the candidates of all wrong points in one way."""
+    """Score the candidates of all wrong points in one way, those that one solver serves together."""
     wanted, parts = context.settings.visualization, []
     queries: list[dict[str, Any]] = []
     k = min(wanted.k, len(model.train))
-    for slice_name, wrong in asked.items():
-        system = System(variant.name, _solver(wanted, model.name, slice_name), context.seed, k, variant)
+    for solver, some in _by_solver(wanted, model.name, asked):
+        system = System(variant.name, solver, context.seed, k, variant)
+        wrong = joined([asked[name] for name in some], "wrong")
         for start in range(0, len(wrong), AT_ONCE):
-            some = wrong.take(range(start, min(start + AT_ONCE, len(wrong))))
-            parts.append(system.scores(context, model, some, f"{model.name}, {slice_name}, from {start}"))
-            queries += some.rows()
+            few = wrong.take(range(start, min(start + AT_ONCE, len(wrong))))
+            parts.append(system.scores(context, model, few, f"{model.name}, {some}, from {start}"))
+        queries += [row for name in some for row in asked[name].rows()]
     values, ids = (torch.cat(each) for each in zip(*(_strongest(scores, k) for scores in parts), strict=True))
     rows = zip(queries, values.tolist(), ids.tolist(), strict=True)
     return {
@@ -129,6 +130,15 @@ def _solver(wanted: VisualizationSettings, model: str, part: str) -> SolverSetti
     if model == HANS_MODEL:
         return wanted.hans
     return wanted.nli_on_mnli if part == MNLI else wanted.nli_on_hans
+
+
+def _by_solver(
+    wanted: VisualizationSettings, model: str, asked: dict[str, TextTable]
+) -> Iterator[tuple[SolverSettings, list[str]]]:
+    """Yield each solver with the slices that are scored by it, of those that have points."""
+    there = [name for name, wrong in asked.items() if len(wrong)]
+    for solver in dict.fromkeys(_solver(wanted, model, name) for name in there):
+        yield solver, [name for name in there if _solver(wanted, model, name) == solver]
 
 
 def _line(numbers: list[Any], form: str) -> str:

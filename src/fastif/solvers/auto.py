@@ -35,15 +35,18 @@ class Auto:
 
     Args:
         seed: of that draw.
+        most: examples that H is the mean over, at most; None for as many as a few seconds allow.
         eigenvectors: for work that needs the eigenvectors of H alone, such as an audit: where exact is too much, take
             the strongest of them, as many as memory allows.
     """
 
     seed: int = 0
     eigenvectors: bool = False
+    most: int | None = None
 
     def prepare(self, operator: CurvatureOperator) -> PreparedSolver:
         """Choose, and prepare what was chosen."""
+        operator = operator.subsample(self.most, seed=self.seed)
         chosen = choose_solver(operator, seed=self.seed)
         if self.eigenvectors and isinstance(chosen, ConjugateGradient | Woodbury):
             chosen = Subspace(affordable_rank(operator), subsample=chosen.subsample, seed=self.seed)

@@ -79,6 +79,11 @@ class PreparedPaperLiSSA:
         )
 
     @property
+    def vectors_held(self) -> int:
+        """For each right-hand side: the state of every run, its image and the one of a trial, itself, the mean."""
+        return 3 * len(self.runs) + 2
+
+    @property
     def own_damping(self) -> float:
         """The product damp x scale, which is what this iteration adds to the diagonal."""
         return self.knobs.damp * self.knobs.scale
@@ -152,6 +157,7 @@ class PreparedPaperLiSSA:
     def _steps(self, width: int) -> tuple[Block, Steps]:
         """Return the right-hand sides of a block of this width, to be written to, and the steps that read them."""
         if self._made is None or self._made[1].width != width * len(self.runs):
+            self._made = None  # before there is another, as both may not fit
             knobs, operator, runs = self.knobs, self.operator, len(self.runs)
             like = {name: tensor.new_empty(width, *tensor.shape) for name, tensor in operator.model.parameters.items()}
             right = vectors.shared(like, runs)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FormatStrFormatter, NullLocator
 
 from fastif.apps.simulated import Simulated
 from fastif.integrations.plots.style import COLOURS, HARMFUL, HELPFUL, INK, look
@@ -11,6 +12,8 @@ from fastif.integrations.plots.style import COLOURS, HARMFUL, HELPFUL, INK, look
 MOST = 20  # panels
 WIDTH = 26  # characters of a title's line
 ENTRY = 1.8  # inches of a name in the legend
+NEARLY_NOTHING = 0.01  # changes up to which the axis is linear
+TICKS = (-10, -1, -0.1, 0, 0.1, 1, 10)
 
 
 def draw_simulatability(
@@ -38,6 +41,10 @@ def draw_simulatability(
                 panel.plot(done.rates, mean, color=colours[row], linewidth=1.5, label=kind)
             panel.axhline(0, color=INK, linewidth=0.6)
             panel.set_xscale("log")
+            panel.set_yscale("symlog", linthresh=NEARLY_NOTHING)  # a loss can rise by far more than it can fall
+            panel.yaxis.set_major_locator(FixedLocator(TICKS))
+            panel.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+            panel.yaxis.set_minor_locator(NullLocator())
             verdict = {True: "right", False: "WRONG", None: ""}[done.right[query]]
             title = f"query {query + 1}: {verdict}" if titles is None else f"{verdict}: {_short(titles[query])}"
             panel.set_title(title, fontsize=8)
