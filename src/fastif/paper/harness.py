@@ -216,6 +216,7 @@ class Laboratory:
 
         missing = [model for model in models if not self.models.is_trained(*model)]
         if len(missing) > 1:
+            self.models.base()  # which is made once, and not by several at a time
             share("models", len(models))
         for model in missing:
             context.model(*model)
