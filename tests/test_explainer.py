@@ -220,6 +220,7 @@ def test_queries_that_do_not_fit_together_are_solved_in_parts() -> None:
     explained = explainer_of(solver=solver).explain(small().queries, top=3)
     torch.testing.assert_close(explained.scores.values, expected_scores())
     assert solver.tried == [4, 2, 2]
+    torch.testing.assert_close(explainer_of(solver=solver).scores(small().queries).values, expected_scores())
     assert len(explained.scores.provenance["converged"]) == len(explained) == 4
 
 

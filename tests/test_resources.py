@@ -82,6 +82,13 @@ def test_a_batch_that_does_not_fit_is_cut_until_it_does() -> None:
         fitting(lambda some: (_ for _ in ()).throw(torch.OutOfMemoryError()), batch)
 
 
+def test_processes_share_a_budget_as_far_as_there_is_something_to_share() -> None:
+    with memory.limited(2**30, torch.device("cpu")):
+        assert memory.part_of("cpu", 4) == memory.LEAST
+        with pytest.raises(ConfigurationError, match="5 processes would have 214,748,364 bytes"):
+            memory.part_of("cpu", 5)
+
+
 def test_examples_of_unequal_lengths_are_cut_by_positions() -> None:
     data = fastif.Examples((torch.zeros(1000, 1), torch.zeros(1000)))
     data.lengths = torch.randint(1, 100, (1000,), generator=torch.Generator().manual_seed(0))

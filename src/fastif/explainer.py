@@ -7,6 +7,7 @@ of the training data.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -349,9 +350,10 @@ class Explainer:
             for block in queries.gradients(gradients_of, mean=reduce == "mean", at_once=at_once):
                 if waiting and sum(map(vectors.width, waiting)) + vectors.width(block) > most:
                     score()
-                found = self._solved(solver, block, damping.value or 0.0)
-                solutions += found
-                waiting += [solution.value for solution in found]
+                for solution in self._solved(solver, block, damping.value or 0.0):
+                    waiting.append(solution.value)
+                    # vectors are read again for a list of the strongest alone, and many of them fill a GPU
+                    solutions.append(solution if exact_top else replace(solution, value={}, samples=None))
             del block  # as much as all solutions, if they are one block
             score()
             table = torch.cat(values)

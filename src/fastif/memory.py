@@ -62,16 +62,29 @@ def available(device: torch.device) -> int:
 
 
 def part_of(device: str, processes: int) -> int | None:
-    """Return what each of some other processes may take of a GPU that they share; None elsewhere.
+    """Return what each of some other processes may take of what this one may; None for no bound.
 
     >>> part_of("cpu", 4)
+    >>> with limited(2**31, torch.device("cpu")):
+    ...     part_of("cpu", 4) == 2**29
+    True
     """
-    place = torch.device(device)
+    place, budget = torch.device(device), _BUDGET.get()
     if place.type != "cuda":
+        room = budget
+    else:
+        torch.cuda.empty_cache()  # what torch holds here to use it again, they could not have
+        room = int(OF_FREE * torch.cuda.mem_get_info(place)[0])
+        if budget is not None:
+            room = min(room, budget - torch.cuda.memory_allocated(place))
+    if room is None:
         return None
-    torch.cuda.empty_cache()  # what torch holds here to use it again, they could not have
-    free, budget = int(OF_FREE * torch.cuda.mem_get_info(place)[0]), _BUDGET.get()
-    return (free if budget is None else min(free, budget)) // processes
+    if room // processes < LEAST:
+        raise ConfigurationError(
+            f"{processes} processes would have {max(0, room // processes):,} bytes of memory each, and {LEAST:,} (256 "
+            "MiB) are the least that anything can be done with. Take fewer processes, or a larger budget."
+        )
+    return room // processes
 
 
 def share(device: torch.device, part: float, least: int) -> int:

@@ -218,7 +218,8 @@ class TorchModel:
     def check(self, batch: Batch) -> None:
         """Raise unless a placed batch gives finite losses, each from its own example alone.
 
-        The latter is no matter of the weights, and not asked again of a model that was checked before `at`.
+        The latter is not asked again of a model that was checked before `at`: modules rarely mix examples at some
+        weights alone.
         """
         with matmuls("float32", self.device):  # tf32 rounds by more than what is looked for
             self._check(batch)
@@ -243,7 +244,7 @@ class TorchModel:
             alone_outputs = self._first_outputs(alone)
             self._require_same(alone_outputs, outputs[row : row + 1], "outputs")
             self._require_same(self._first_losses(alone_outputs, alone), losses[row : row + 1], "loss")
-        self._checked = True
+        self._checked = self._checked or len(batch) > 1
         self.bytes_per_example = self._saved_bytes(batch.rows(0, 1))
 
     def _require_same(self, alone: Tensor, beside: Tensor, what: str) -> None:

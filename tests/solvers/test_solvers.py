@@ -326,14 +326,21 @@ def test_the_automatic_choice_takes_a_part_of_the_data_where_a_pass_would_be_lon
     assert choose_solver(operator, seed=3) == fastif.ConjugateGradient(subsample=4, preconditioner_rank=rank, seed=3)
 
 
-def test_the_automatic_choice_keeps_to_the_most_examples_that_are_allowed() -> None:
+def test_the_automatic_choice_keeps_to_the_most_examples_that_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = operator_of("mlp_dropout", "gauss-newton")
     few = operator.subsample(10, seed=3)
-    prepared = Auto(seed=3, most=10).prepare(operator)
     right = {name: torch.randn(2, *tensor.shape).to(tensor) for name, tensor in operator.model.parameters.items()}
     expected = fastif.Exact().prepare(few).solve(right, 0.1).value
-    seen = prepared.solve(right, 0.1).value
-    torch.testing.assert_close(vectors.flatten(seen), vectors.flatten(expected), rtol=1e-6, atol=1e-9)
+    prepared = Auto(seed=3, most=10).prepare(operator)
+    assert (few.examples, prepared.operator.examples) == (10, 10)  # by which the damping is chosen
+    for rows in (MOST_ROWS["cpu"], 0):  # by Woodbury's identity, and by conjugate gradients
+        monkeypatch.setitem(MOST_ROWS, "cpu", rows)
+        prepared = Auto(seed=3, most=10).prepare(operator)
+        moved = prepared.moved(operator) if hasattr(prepared, "moved") else prepared
+        for each in (prepared, moved):
+            seen = each.solve(right, 0.1).value
+            assert relative_error(vectors.flatten(seen), vectors.flatten(expected)) < 1e-4
+    assert hasattr(prepared, "moved")
     with pytest.raises(ConfigurationError, match="at least 1"):
         Auto(most=0).prepare(operator)
 

@@ -63,7 +63,8 @@ def reproduce(
         typer.Option(
             "--processes",
             min=1,
-            help="That share the walks of correction-mnli, augmentation-hans, augmentation-anli and amazon.",
+            help="That train the models and share the walks of correction-mnli, augmentation-hans, augmentation-anli "
+            "and amazon.",
             rich_help_panel=options.RUN,
         ),
     ] = 1,

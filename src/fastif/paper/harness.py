@@ -182,7 +182,7 @@ class Laboratory:
     def _measure(self, experiment: Experiment, store: RunStore) -> None:
         clock = Clock(store.path / PARTS / CLOCK)  # beside the parts, which are thrown away at the end
         context = self.context(store, finished=clock.note)
-        processes = self._share(experiment, context, clock) if isinstance(experiment, InParts) else 1
+        processes = self._share(experiment, clock) if isinstance(experiment, InParts) else 1
         result = experiment.run(context)
         about = {
             "experiment": experiment.name,
@@ -197,9 +197,9 @@ class Laboratory:
         }
         store.add_json(RESULT, {**about, "result": result})
 
-    def _share(self, experiment: Any, context: Context, clock: Clock) -> int:
+    def _share(self, experiment: Any, clock: Clock) -> int:
         """Let several processes train the models and make the parts of an experiment; return how many made parts."""
-        models, parts = experiment.models(self.settings), experiment.parts(self.settings)
+        parts = experiment.parts(self.settings)
         processes = min(self.processes, len(parts))
         if processes == 1:
             return 1
@@ -209,19 +209,20 @@ class Laboratory:
             clock.note()
             self.progress(stage, done, total)
 
-        def share(what: Literal["models", "parts"], count: int) -> None:
-            some = min(processes, count)
-            worker = _Worker(experiment.name, what, same, memory.part_of(self.device, some))
-            side_by_side(worker, count, some, what=what, progress=heard)
+        def share(what: Literal["models", "parts"], these: Sequence[Any]) -> None:
+            self.models.states.found.clear()  # the others have their own, and the memory
+            some = min(processes, len(these))
+            worker = _Worker(experiment.name, what, tuple(these), same, memory.part_of(self.device, some))
+            side_by_side(worker, len(these), some, what=what, progress=heard)
 
-        missing = [model for model in models if not self.models.is_trained(*model)]
-        if len(missing) > 1:
+        missing = [model for model in experiment.models(self.settings) if not self.models.is_trained(*model)]
+        if len(missing) == 1:
+            self.models.get(*missing[0])
+        elif missing:
             self.models.base()  # which is made once, and not by several at a time
-            share("models", len(models))
-        for model in missing:
-            context.model(*model)
-        self.models.states.found.clear()  # the others have their own, and the memory
-        share("parts", len(parts))
+            share("models", missing)
+            self.models.write_accuracy()
+        share("parts", parts)
         return processes
 
     def _present(self, experiment: Experiment, store: RunStore, result: dict[str, Any]) -> str:
@@ -248,12 +249,14 @@ class _Worker:
     Args:
         experiment: its name.
         what: of the two is done.
+        these: models by name and checkpoint, or parts.
         laboratory: the same.
-        memory_budget: its part of a GPU.
+        memory_budget: its part of the memory.
     """
 
     experiment: str
     what: Literal["models", "parts"]
+    these: tuple[Any, ...]
     laboratory: tuple[Any, ...]
     memory_budget: int | None
 
@@ -263,14 +266,13 @@ class _Worker:
         laboratory, (experiment,) = Laboratory(*self.laboratory), find(self.experiment)
         assert isinstance(experiment, InParts)
         context = laboratory.context(RunStore.joined(laboratory.out / self.experiment))
-        models, parts = experiment.models(laboratory.settings), experiment.parts(laboratory.settings)
 
         def work(number: int) -> None:
             with memory.limited(self.memory_budget, torch.device(laboratory.device)):
                 if self.what == "models":
-                    context.model(*models[number])
+                    laboratory.models.get(*self.these[number])
                 else:
-                    experiment.make(context, parts[number])
+                    experiment.make(context, self.these[number])
 
         return work
 

@@ -160,7 +160,7 @@ class TaskModels:
         accuracy = {name: self._accuracy(trained.model, make(self.data)) for name, make in measured.items()}
         record = {**trained.record, "base": self.settings.base, "accuracy": accuracy, "request": request}
         TrainedClassifier(trained.model, record).save(path)
-        self._write_accuracy()
+        self.write_accuracy()
 
     def _load(self, name: str, path: Path, table: TextTable, request: dict[str, Any]) -> TaskModel:
         record = json.loads((path / RECORD).read_text(encoding="utf-8"))
@@ -194,10 +194,12 @@ class TaskModels:
                 groups.setdefault(key, []).append(correct)
         return {key: {"accuracy": sum(rows) / len(rows), "rows": len(rows)} for key, rows in sorted(groups.items())}
 
-    def _write_accuracy(self) -> None:
+    def write_accuracy(self) -> None:
+        """Write the table of all models that are there; of several processes, the last to end may not see all."""
         records = {
             path.parent.name: json.loads(path.read_text(encoding="utf-8"))
             for path in sorted(self.directory.glob(f"*/{RECORD}"))
+            if not path.parent.name.startswith(".")  # another process is about to write it
         }
         with replacing(self.directory / ACCURACY) as temporary:
             temporary.write_text(accuracy_table(records), encoding="utf-8")

@@ -46,8 +46,10 @@ class Auto:
 
     def prepare(self, operator: CurvatureOperator) -> PreparedSolver:
         """Choose, and prepare what was chosen."""
-        operator = operator.subsample(self.most, seed=self.seed)
-        chosen = choose_solver(operator, seed=self.seed)
+        if self.most is None or self.most >= operator.examples:
+            chosen = choose_solver(operator, seed=self.seed)
+        else:
+            chosen = _over_some(operator, min(self.most, affordable_examples(operator) or self.most), self.seed)
         if self.eigenvectors and isinstance(chosen, ConjugateGradient | Woodbury):
             chosen = Subspace(affordable_rank(operator), subsample=chosen.subsample, seed=self.seed)
         return chosen.prepare(operator)
@@ -60,7 +62,11 @@ def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
     soon = form == "dual" or operator.size * operator.examples <= EXACT_WORK
     if side <= EXACT_SIDE and soon and memory_needed(operator, form) <= EXACT_MEMORY:
         return Exact(form)
-    subsample = affordable_examples(operator)
+    return _over_some(operator, affordable_examples(operator), seed)
+
+
+def _over_some(operator: CurvatureOperator, subsample: int | None, seed: int) -> Solver:
+    """Return the solver that takes H over so many examples, None for all."""
     used = operator if subsample is None else operator.subsample(subsample, seed=seed)
     if is_affordable(used):
         return Woodbury(subsample=subsample, seed=seed)

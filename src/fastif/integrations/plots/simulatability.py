@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FormatStrFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FormatStrFormatter, MaxNLocator, NullLocator
 
 from fastif.apps.simulated import Simulated
 from fastif.integrations.plots.style import COLOURS, HARMFUL, HELPFUL, INK, look
@@ -13,7 +13,7 @@ MOST = 20  # panels
 WIDTH = 26  # characters of a title's line
 ENTRY = 1.8  # inches of a name in the legend
 NEARLY_NOTHING = 0.01  # changes up to which the axis is linear
-TICKS = (-10, -1, -0.1, 0, 0.1, 1, 10)
+TICKS = (-10, -1, -0.1, -0.01, 0, 0.01, 0.1, 1, 10)
 
 
 def draw_simulatability(
@@ -42,7 +42,8 @@ def draw_simulatability(
             panel.axhline(0, color=INK, linewidth=0.6)
             panel.set_xscale("log")
             panel.set_yscale("symlog", linthresh=NEARLY_NOTHING)  # a loss can rise by far more than it can fall
-            panel.yaxis.set_major_locator(FixedLocator(TICKS))
+            reached = max(map(abs, panel.get_ylim()))
+            panel.yaxis.set_major_locator(FixedLocator(TICKS) if reached > NEARLY_NOTHING else MaxNLocator(5))
             panel.yaxis.set_major_formatter(FormatStrFormatter("%g"))
             panel.yaxis.set_minor_locator(NullLocator())
             verdict = {True: "right", False: "WRONG", None: ""}[done.right[query]]
