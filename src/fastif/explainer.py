@@ -7,7 +7,6 @@ of the training data.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -24,7 +23,6 @@ from fastif.decay import DecayIn, WeightDecay
 from fastif.distributed import Team, share_of
 from fastif.errors import ConfigurationError, ModelError
 from fastif.explanation import Explanation, QueryExplanation, strongest
-from fastif.fitting import in_parts
 from fastif.held import held_view
 from fastif.keeping import Keep, Tensors, nothing_kept
 from fastif.left_out import LeaveOneOut, LeftOut, few_of, left_out, weights_in_mean
@@ -350,10 +348,9 @@ class Explainer:
             for block in queries.gradients(gradients_of, mean=reduce == "mean", at_once=at_once):
                 if waiting and sum(map(vectors.width, waiting)) + vectors.width(block) > most:
                     score()
-                for solution in self._solved(solver, block, damping.value or 0.0):
+                for solution in self._pieces.solve(solver, block, damping.value or 0.0, may_cut=self._team is None):
                     waiting.append(solution.value)
-                    # vectors are read again for a list of the strongest alone, and many of them fill a GPU
-                    solutions.append(solution if exact_top else replace(solution, value={}, samples=None))
+                    solutions.append(solution if exact_top else solution.without_vectors())  # which are read for a list
             del block  # as much as all solutions, if they are one block
             score()
             table = torch.cat(values)
@@ -372,13 +369,6 @@ class Explainer:
             **selection.provenance(),
         }
         return Scores(table, ids, provenance, copy=False), solutions
-
-    def _solved(self, solver: PreparedSolver, block: Block, damping: float) -> list[Solution]:
-        """Solve for a block of queries, or for parts of it where memory runs out."""
-        solve = partial(self._pieces.solve, solver, damping=damping)
-        if self._team is not None:  # its ranks are in step with each other: if one has no memory left, all end
-            return [solve(block)]
-        return in_parts(solve, block, vectors.width(block), lambda some, *ends: vectors.select(some, slice(*ends)))
 
     def _standard_errors(self, samples: Block | None, ids: Tensor) -> list[float] | list[None]:
         """Return the standard errors of some scores of a query, from the spread of a solver's repeats."""

@@ -5,10 +5,13 @@ solution is; knows neither models nor data.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from fastif import vectors
+from fastif.fitting import in_parts
 from fastif.keeping import Keep, Tensors, content_sha256, nothing_kept
 from fastif.shares import Share
 from fastif.solvers import PreparedSolver, Solution
@@ -25,8 +28,17 @@ class Pieces:
     def __init__(self, keep: Keep = nothing_kept) -> None:
         self._keep = keep
 
-    def solve(self, solver: PreparedSolver, block: Block, damping: float) -> Solution:
-        """Solve for a block of vectors."""
+    def solve(self, solver: PreparedSolver, block: Block, damping: float, *, may_cut: bool = True) -> list[Solution]:
+        """Solve for a block of vectors, or for parts of it where memory runs out.
+
+        What the ranks of a team do in step with each other may not be cut: if one has no memory left, all end.
+        """
+        solve = partial(self._solved, solver, damping=damping)
+        if not may_cut:
+            return [solve(block)]
+        return in_parts(solve, block, vectors.width(block), lambda some, *ends: vectors.select(some, slice(*ends)))
+
+    def _solved(self, solver: PreparedSolver, block: Block, damping: float) -> Solution:
         name = f"solution at damping {damping} of {self._identity(block)}"
         kept = self._keep(name, lambda: to_tensors(solver.solve(block, damping)))
         return from_tensors(kept, block, solver.description)

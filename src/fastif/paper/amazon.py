@@ -205,7 +205,7 @@ def _variants_table(result: dict[str, Any]) -> list[str]:
     ]
     return [
         f"Other ways to rank, from the first model alone, {variants['repeats']} repeats with the same draws; change of "
-        f"accuracy in points, intervals over repeats alone{changes.few_examples(variants)}:",
+        f"accuracy in points, intervals over repeats alone{changes.curvature_words(variants)}:",
         markdown(["ranked by", *(f"{kind}; {part}" for kind, part in cells)], rows),
     ]
 

@@ -203,10 +203,10 @@ def _cells(rows: list[Row], measure: Measure) -> str:
     return markdown(["anchors of", "measured on", "at the start", *names], lines)
 
 
-def few_examples(variants: Mapping[str, Any]) -> str:
+def curvature_words(variants: Mapping[str, Any]) -> str:
     """Return over how many examples our solver takes H in walks, where that was given.
 
-    >>> few_examples({"curvature_examples": 512})
+    >>> curvature_words({"curvature_examples": 512})
     '; our solver takes H over 512 examples'
     """
     count = variants.get("curvature_examples")
@@ -234,7 +234,7 @@ def _variants(result: Mapping[str, Any]) -> list[str]:
     columns = [*(f"accuracy, {name}" for name in names), *(f"loss, {name}" for name in names)]
     return [
         "Other ways to rank points; from the second line on from the first model alone, "
-        f"{variants['repeats']} repeats with the same draws{few_examples(variants)}:",
+        f"{variants['repeats']} repeats with the same draws{curvature_words(variants)}:",
         markdown(["", *columns, "accuracy on original data, helpful"], lines),
     ]
 

@@ -5,7 +5,7 @@ It *prepares* what all right-hand sides and all dampings share (a decomposition,
 and what it prepared solves.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -40,6 +40,10 @@ class Solution:
     def residuals(self) -> list[float | None]:
         """Return the residual of each vector, None where there is none."""
         return [None] * len(self.converged) if self.residual is None else list(self.residual.tolist())
+
+    def without_vectors(self) -> "Solution":
+        """Return how far it can be trusted alone: the vectors of many solutions fill a GPU."""
+        return replace(self, value={}, samples=None)
 
     def samples_by_vector(self) -> list[Block | None]:
         """Return, for each vector, its several estimates as a block; None where there are not several."""
