@@ -1,5 +1,7 @@
 """A server listens on this machine alone unless told otherwise, with a token that is new each time."""
 
+import socket
+
 import pytest
 
 pytest.importorskip("uvicorn")
@@ -17,12 +19,13 @@ def test_it_listens_on_this_machine_with_a_new_token() -> None:
         assert first.url == f"http://127.0.0.1:{first.port}/{first.token}/"
         assert f"localhost:{first.port}" in first.names
         with pytest.raises(ConfigurationError, match="cannot be listened on"):
-            listen(port=_taken(first.port, first.listener))
+            listen(port=first.port)
     finally:
         first.listener.close()
         second.listener.close()
 
 
-def _taken(port: int, listener: object) -> int:
-    listener.listen()  # type: ignore[attr-defined]
-    return port
+def test_who_asks_before_the_loop_runs_is_not_refused() -> None:
+    address = listen()
+    with address.listener, socket.create_connection(("127.0.0.1", address.port), timeout=5):
+        pass

@@ -66,6 +66,7 @@ def listen(host: str = LOOPBACK, port: int = 0) -> Address:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
+        listener.listen(MOST_CONNECTIONS)  # who asks before the loop runs waits, rather than being refused
     except OSError as error:
         if listener is not None:
             listener.close()
