@@ -26,6 +26,7 @@ class Queries:
         measure: what of a query is explained, and its name in words.
         known: the training data, whose form the queries must have.
         at_once: how many are taken together unless something else is asked for.
+        batch_size: examples of a mean length that a pass through the model may take, where that is more.
         by_states: whether frozen layers are gone through once, and not again by each pass.
     """
 
@@ -37,13 +38,14 @@ class Queries:
         *,
         known: Examples,
         at_once: int,
+        batch_size: int,
         by_states: bool,
     ) -> None:
         self.examples = examples
         self._model = model
         self._measure, self._name = measure
         self._known = known
-        self._at_once, self._by_states = at_once, by_states
+        self._at_once, self._batch_size, self._by_states = at_once, batch_size, by_states
         self._checked = False
         self._ready: Batch | None = None  # all of them, where they are one batch
 
@@ -51,13 +53,16 @@ class Queries:
         return len(self.examples)
 
     def placed(self, at_once: int | None = None) -> Iterator[Batch]:
-        """Yield the queries in batches on the model's device, each checked when they are first gone through."""
+        """Yield the queries in batches on the model's device, each checked when they are first gone through.
+
+        A few of unequal lengths are one batch, however much is padded: a solve for two parts costs twice as much.
+        """
         at_once = at_once or self._at_once
         if self._ready is not None and len(self) <= at_once:
             yield self._ready
             return
         known = self._known.batch([0])
-        for batch in self.examples.batches(at_once):
+        for batch in self.examples.batches(max(at_once, self._batch_size), most=at_once):
             if not self._checked:
                 _check_form(batch, known)
             placed = self._model.place(batch)

@@ -14,7 +14,7 @@ from fastif.apps.checkup.estimate import Estimate, Stage
 from fastif.apps.checkup.live import LiveBytes, line_of, peak_at
 from fastif.apps.checkup.machine import allocator_share, free_memory, held_memory, peak_memory
 from fastif.apps.checkup.sample import Sample
-from fastif.solvers import auto, kept_rows
+from fastif.solvers import auto, demand
 
 
 class Block(nn.Module):
@@ -85,7 +85,7 @@ def test_an_estimate_follows_the_subsample_of_the_curvature(model, monkeypatch):
     rows = estimate(model, data(), held=10**9, batch_size=8)
     assert rows.stages[0].note.startswith("96 Jacobian rows of 48 examples")
     assert [stage.name for stage in rows.stages][:2] == ["curvature matrix, damping", "solve for the queries"]
-    monkeypatch.setitem(kept_rows.MOST_ROWS, "cpu", 0)
+    monkeypatch.setitem(demand.MOST_ROWS, "cpu", 0)
     whole = estimate(model, data(), held=10**9, batch_size=8)
     monkeypatch.setattr(auto, "PASS_WORK", {"cpu": 1.0})
     monkeypatch.setattr(auto, "LEAST_SUBSAMPLE", {"cpu": 12})

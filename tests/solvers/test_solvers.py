@@ -13,7 +13,7 @@ from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError, ConvergenceError, ConvergenceWarning
 from fastif.solvers import Auto, Solution, choose_solver, exact
 from fastif.solvers.auto import LEAST_SUBSAMPLE, affordable_examples
-from fastif.solvers.kept_rows import MOST_ROWS
+from fastif.solvers.demand import MOST_ROWS
 from fastif.solvers.nystrom import Nystrom
 from tests.problems import (
     CASE_NAMES,

@@ -12,7 +12,8 @@ from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError, ConvergenceWarning, NonFiniteError, SingularMatrixError
 from fastif.solvers import kept_rows
-from fastif.solvers.kept_rows import KeptRows, demand
+from fastif.solvers.demand import can_be_kept, demand
+from fastif.solvers.kept_rows import KeptRows
 from tests.problems import CORE_NAMES, as_block, gradients, matrix, operator_of, relative_error
 
 CAPTURED = CORE_NAMES
@@ -27,14 +28,14 @@ def rows_of(operator: CurvatureOperator) -> Tensor:
 
 
 def test_most_kinds_of_model_can_be_kept() -> None:
-    assert sum(kept_rows.can_be_kept(operator_of(name)) for name in CAPTURED) >= len(CAPTURED) / 2
+    assert sum(can_be_kept(operator_of(name)) for name in CAPTURED) >= len(CAPTURED) / 2
 
 
 @pytest.mark.parametrize("name", CAPTURED)
 @pytest.mark.parametrize("share", [0.0, 1e9], ids=["formed", "by factors"])
 def test_kept_rows_multiply_as_rows_do(name: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     operator = operator_of(name)
-    if not kept_rows.can_be_kept(operator):
+    if not can_be_kept(operator):
         pytest.skip("layers that cannot be captured")
     monkeypatch.setitem(kept_rows.GHOST_SHARE, "cpu", share)
     monkeypatch.setattr(kept_rows, "BYTES", 2**12)  # a few rows at a time
@@ -51,7 +52,7 @@ def test_kept_rows_multiply_as_rows_do(name: str, share: float, monkeypatch: pyt
 @pytest.mark.parametrize("name", CAPTURED)
 def test_it_has_the_whole_spectrum(name: str) -> None:
     operator = operator_of(name)
-    if not kept_rows.can_be_kept(operator):
+    if not can_be_kept(operator):
         pytest.skip("layers that cannot be captured")
     spectrum = fastif.Woodbury().prepare(operator).spectrum()
     true = torch.linalg.eigvalsh(matrix(name, "gauss-newton"))
@@ -131,7 +132,7 @@ def test_it_says_what_it_cannot_do(module: nn.Module, loss: Any, curvature: Any,
 @pytest.mark.parametrize("most", [3, 11])
 def test_the_longest_rows_are_found_whatever_the_batches(name: str, most: int) -> None:
     operator = operator_of(name)
-    if not kept_rows.can_be_kept(operator):
+    if not can_be_kept(operator):
         pytest.skip("layers that cannot be captured")
     dense = rows_of(operator)
     lengths = dense.square().sum(dim=1)

@@ -6,7 +6,7 @@ Models of the shapes that people use, with random weights (memory does not depen
 checkpoints of text classifiers that are named on the command line. The
 estimate and the explanation run each in a process of its own; measured is the most memory that the process of the
 explanation held (`ru_maxrss`), on a GPU the most that torch allocated there. The explanation is a whole one, as the
-automatic solver makes it, its solve cut after a few iterations, as further ones take no more memory.
+automatic solver makes it; conjugate gradients are cut after a few iterations, as further ones take no more memory.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from fastif.bench.timing import write
 from fastif.curvature import CurvatureOperator
 from fastif.integrations.huggingface import TextClassifier, TextExamples
 from fastif.measuring.timing import environment
-from fastif.solvers.auto import affordable_examples
+from fastif.solvers.auto import choose_solver
 
 WORDS = [f"word{number}" for number in range(500)]
 SHAPES: dict[str, dict[str, Any]] = {
@@ -98,9 +99,10 @@ def run_one(what: str, name: str, path: str, *, examples: int, device: str) -> d
             "held": held,
             "stages": {stage.name: stage.peak_bytes for stage in made.stages},
         }
-    some = affordable_examples(CurvatureOperator(model, train))
-    solver = fastif.ConjugateGradient(max_iterations=ITERATIONS, subsample=some)
-    explainer = fastif.Explainer(model, train, solver=solver, damping=0.1, batch_size=64, progress=False)
+    solver = choose_solver(CurvatureOperator(model, train))
+    if isinstance(solver, fastif.ConjugateGradient):
+        solver = replace(solver, max_iterations=ITERATIONS)
+    explainer = fastif.Explainer(model, train, solver=solver, batch_size=64, progress=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fastif.ConvergenceWarning)
         asked = texts(model, queries, shape["words"], "queries")

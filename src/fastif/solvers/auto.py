@@ -8,8 +8,8 @@ from fastif import memory
 from fastif.curvature import CurvatureOperator
 from fastif.solvers.base import PreparedSolver, Solver
 from fastif.solvers.cg import ConjugateGradient
+from fastif.solvers.demand import is_affordable
 from fastif.solvers.exact import Exact, choose_form, dual_size, memory_needed
-from fastif.solvers.kept_rows import is_affordable
 from fastif.solvers.subspace import Subspace
 from fastif.solvers.woodbury import Woodbury
 

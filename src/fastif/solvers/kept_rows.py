@@ -7,29 +7,23 @@ multiplied; nothing of damping.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fastif import memory, vectors
 from fastif.batch import Batch
-from fastif.capture import Factor, Lookup, Outer
+from fastif.capture import Factor, Outer
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError
-from fastif.factored import add_weighted_sums, can_be_factored, inner_products
+from fastif.factored import add_weighted_sums, inner_products
 from fastif.fitting import fitting
 from fastif.precision import wide_product
 from fastif.solvers.strong_rows import Chunk, Strongest, formed
 from fastif.vectors import Block
 
 BYTES, PART = 2**28, 0.1  # what gradients that are formed on the way may take: on a CPU, and of a GPU's memory
-FEW = 4  # examples from which the memory of all is told
 ALIGNED = 64  # rows at once are a multiple of this, as fast kernels want it
-# What may be kept: rows, for the sake of their eigenvectors; multiplications of the matrix of rows, so that it takes a
-# minute; and bytes of factors, on a CPU and of a GPU's memory.
-MOST_ROWS, MOST_PRODUCTS = {"cpu": 3000, "cuda": 10_000}, {"cpu": 1e13, "cuda": 2e15}
-KEPT_BYTES, KEPT_PART = 2**30, 0.4
 # Two rows are multiplied by their factors in T T' (o + i) products for a weight of o x i, formed in o i, where
 # gradients are made and read besides: up to so many times o i the former is sooner.
 GHOST_SHARE = {"cpu": 4.0, "cuda": 0.1}
@@ -145,7 +139,7 @@ class _Formed:
         """Return the inner products with other rows, (rows, other rows)."""
         one, two = self._factors[0], other[0]
         single = len(self._factors) == len(other) == 1
-        if single and isinstance(one, Outer) and isinstance(two, Outer) and _ghost_is_sooner(one, two):
+        if single and isinstance(one, Outer) and isinstance(two, Outer) and ghost_is_sooner(one, two):
             return _ghost(one, two)
         if self._rows is None:
             self._rows = formed(self._factors)
@@ -153,7 +147,8 @@ class _Formed:
         return wide_product(self._rows, self._rows if mine else formed(other))
 
 
-def _ghost_is_sooner(one: Outer, two: Outer) -> bool:
+def ghost_is_sooner(one: Outer, two: Outer) -> bool:
+    """Whether inner products are sooner had from the factors of two rows than from their gradients."""
     if one.left.shape[2] > 1:
         return False
     positions = one.left.shape[1] * two.left.shape[1]
@@ -187,64 +182,17 @@ def _add_formed(total: Tensor, factor: Outer, weights: Tensor) -> None:
 
 def _parts(factor: Outer, like: Tensor) -> list[Outer]:
     """Cut the rows of a factor so that their gradients fit into the budget."""
+    at_once, _ = rows_at_once(factor, like)
+    return [factor.rows(start, start + at_once) for start in range(0, len(factor.left), at_once)]
+
+
+def rows_at_once(factor: Outer, like: Tensor) -> tuple[int, int]:
+    """Return how many rows' gradients fit into the budget, and the bytes of one."""
     size = factor.left.shape[2] * factor.left.shape[3] * factor.right.shape[3] * like.element_size()
     at_once = max(1, memory.share(like.device, PART, BYTES) // size)
-    at_once = at_once // ALIGNED * ALIGNED or at_once
-    return [factor.rows(start, start + at_once) for start in range(0, len(factor.left), at_once)]
+    return at_once // ALIGNED * ALIGNED or at_once, size
 
 
 def _factors(chunk: Chunk) -> Iterator[Factor]:
     for factors in chunk.values():
         yield from factors
-
-
-def can_be_kept(operator: CurvatureOperator) -> bool:
-    """Whether an operator's rows have factors that can be held, all of them."""
-    if operator.kind != "gauss-newton":
-        return False
-    plan = operator.jacobian.route.plan
-    return plan is not None and can_be_factored(plan)
-
-
-@dataclass(frozen=True)
-class Demand:
-    """What keeping all rows of an operator takes: bytes of factors, and multiplications of the matrix of products."""
-
-    bytes: float
-    products: float
-
-
-def demand(operator: CurvatureOperator) -> Demand:
-    """Return about what keeping an operator's rows would take, from those of a few examples."""
-    few = torch.arange(min(FEW, operator.examples), device="cpu")
-    point = operator.jacobian.at(operator.batch(few))
-    cotangents = torch.ones_like(point.outputs).flatten(1) if point.outputs.ndim > 1 else torch.ones_like(point.outputs)
-    shared: dict[int, int] = {}  # inputs, which the rows of an example share
-    each = products = 0.0
-    for factor in point.factors(cotangents) or ():
-        if isinstance(factor, Outer):
-            shared[factor.right.untyped_storage().data_ptr()] = factor.right.nbytes
-            each += factor.left.nbytes
-            out, into = factor.left.shape[2] * factor.left.shape[3], factor.right.shape[3]
-            products += out * into if not _ghost_is_sooner(factor, factor) else factor.left.shape[1] ** 2 * (out + into)
-        elif not isinstance(factor, Lookup):
-            each += factor.slopes.nbytes
-    rows = operator.rows_per_example
-    held = sum(shared.values()) + rows * each
-    lengths = operator.data.lengths
-    times = operator.examples / len(few)
-    if lengths is not None:
-        times = float(lengths[operator.ids].sum()) / (float(lengths[operator.ids[few]].max()) * len(few))
-    return Demand(held * times, products * (rows * operator.examples) ** 2)
-
-
-def is_affordable(operator: CurvatureOperator, *, times: int = 1) -> bool:
-    """Whether the Jacobian rows of so many operators like this can be kept, and the matrices of them are soon made."""
-    device = next(iter(operator.model.parameters.values())).device
-    kind = "cpu" if device.type == "cpu" else "cuda"
-    few_enough = operator.rows_per_example * operator.examples <= min(MOST_ROWS[kind], operator.size)
-    if not (few_enough and operator.model.loss_is_softmax and can_be_kept(operator)):
-        return False
-    needed = demand(operator)
-    room = memory.share(device, KEPT_PART, KEPT_BYTES)
-    return times * needed.bytes <= room and times * needed.products <= MOST_PRODUCTS[kind]

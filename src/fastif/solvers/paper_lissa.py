@@ -18,7 +18,7 @@ from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError
 from fastif.solvers.base import Solution, relative_residual, summarise_repeats
-from fastif.solvers.kept_rows import is_affordable
+from fastif.solvers.demand import is_affordable
 from fastif.solvers.row_steps import RowSteps
 from fastif.solvers.sampling import shuffled_ids
 from fastif.solvers.steps import Steps

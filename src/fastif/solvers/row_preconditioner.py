@@ -8,7 +8,7 @@ where a few rows hold most of the trace. Knows operators and rows, and no iterat
 from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError
-from fastif.solvers.kept_rows import can_be_kept
+from fastif.solvers.demand import can_be_kept
 from fastif.solvers.row_matrix import RowMatrix
 from fastif.spectrum import Spectrum
 from fastif.vectors import Block

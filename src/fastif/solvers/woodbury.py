@@ -23,7 +23,7 @@ from fastif.curvature import CurvatureOperator
 from fastif.derivatives import require_finite
 from fastif.errors import ConfigurationError, ConvergenceWarning, SingularMatrixError
 from fastif.solvers.base import Solution, check_damping, default_tolerance
-from fastif.solvers.kept_rows import can_be_kept
+from fastif.solvers.demand import can_be_kept
 from fastif.solvers.row_matrix import RowMatrix
 from fastif.spectrum import Spectrum
 from fastif.vectors import Block

@@ -7,8 +7,12 @@ import torch
 from torch import Tensor
 
 import fastif
+from fastif import vectors
 from fastif.errors import ConfigurationError, DataError, EmptyDataError, LabelError, ModelError
 from fastif.integrations.huggingface import TextClassifier
+from fastif.solvers.base import Solution
+from fastif.solvers.cg import PreparedConjugateGradient
+from fastif.vectors import Block
 from tests.integrations.huggingface import dense, tiny
 from tests.problems import relative_error
 
@@ -94,6 +98,21 @@ def test_pairs_of_texts(family: str) -> None:
     assert train[1] == {"text": tiny.TEXTS[1], "text_pair": second[1], "label": "bad"}
     table = {"premise": list(tiny.TEXTS), "hypothesis": list(second), "label": list(tiny.LABELS)}
     assert torch.equal(scores(model, table, queries), scores(model, train, queries))
+
+
+def test_queries_of_unequal_lengths_are_solved_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, asked = classifier(), list(tiny.TEXTS)  # padded they have more than twice as many tokens
+    widths = []
+    solve = PreparedConjugateGradient.solve
+
+    def watched(self: PreparedConjugateGradient, block: Block, damping: float) -> Solution:
+        widths.append(vectors.width(block))
+        return solve(self, block, damping)
+
+    monkeypatch.setattr(PreparedConjugateGradient, "solve", watched)
+    train = model.examples(tiny.TEXTS, tiny.LABELS)
+    fastif.Explainer(model, train, damping=0.1, solver=fastif.ConjugateGradient()).scores(asked)
+    assert widths == [len(asked)]
 
 
 def test_one_label_alone_has_no_cause() -> None:

@@ -30,10 +30,11 @@ from fastif.data import Examples
 from fastif.derivatives import MOST_VECTORS_AT_ONCE, vectors_at_once
 from fastif.model import TorchModel
 from fastif.prefix import PrefixCache
-from fastif.resources import BLOCK_BYTES, MOST_QUERIES_AT_ONCE, VECTORS_IN_A_SOLVE
+from fastif.resources import VECTORS_IN_A_SOLVE, Resources
 from fastif.scoring.rest import DIRECTIONS_BY_GRADIENT
+from fastif.solvers.demand import demand, formed_bytes
 from fastif.solvers.exact import Exact, dual_size, memory_needed, rows_are_cheaper
-from fastif.solvers.kept_rows import BYTES, demand
+from fastif.solvers.kept_rows import BYTES
 from fastif.solvers.woodbury import VECTORS_HELD, Woodbury
 
 PROBES = 4  # vectors of the search for the damping
@@ -132,7 +133,8 @@ class _Estimator:
         self.part = Passes(train, self.curvature.ids, batch_size=batch_size)
         self.bytes_each = vectors.size(model.parameters) * next(iter(model.parameters.values())).element_size()
         self.in_a_solve = VECTORS_HELD if isinstance(self.sample.solver, Woodbury) else VECTORS_IN_A_SOLVE
-        self.width = self._at_once(self.in_a_solve)
+        self._resources = Resources(model, "auto", None, batch_size)
+        self.width = self._resources.queries_at_once(queries, self.in_a_solve)
         self.states = self._states_bytes()
         self.states_on_disk = self.states > cache.memory or cache.directory is not None
         room = 0.25 * free_memory(model.device)
@@ -168,18 +170,13 @@ class _Estimator:
         else:
             yield self._spectrum()
             yield self._solve()
-        together = self._at_once(1)
+        together = self._resources.queries_at_once(self.queries, 1)
         living = self._living(sample.scan, self.all.longest, width=together)
         peak = self._with_rest(living, extra=4 * self.queries * len(self.train))
         scanned = self._seconds(sample.scan, width=together, times=math.ceil(self.queries / together))
         yield Stage("scan the training data", scanned, peak, f"{self.queries:,} x {len(self.train):,} scores")
         peak = self._with_rest(self._living(sample.neighbours, self.all.longest))
         yield Stage("nearest neighbours", self._seconds(sample.neighbours), peak)
-
-    def _at_once(self, vectors_each: int) -> int:
-        """Return how many queries go together, in parts of about one size."""
-        most = max(1, min(MOST_QUERIES_AT_ONCE, BLOCK_BYTES // (vectors_each * self.bytes_each)))
-        return math.ceil(self.queries / math.ceil(self.queries / most))
 
     @property
     def _blocks(self) -> int:
@@ -195,7 +192,7 @@ class _Estimator:
             some = checked[self.train.by_length(checked)]
             living.append(self._living(self.sample.product, some, width=2))
             if self.sample.needs_route(self.width):
-                living.append(float(line_of(self.sample.route, self.model.device.type).max(initial=0.0)))
+                living.append(self._search_for_rows())
         passes = (SPECTRUM_STEPS, MOST_SPECTRUM_STEPS)
         return self._iterative("damping from the spectrum", max(living), passes, PROBES, 1)
 
@@ -242,7 +239,8 @@ class _Estimator:
         needed, rows = demand(self.curvature), dual_size(self.curvature)
         one = self._seconds(self.sample.keep, width=1, over=self.part)
         seconds = None if one is None else one + needed.products / (2 * MATRIX_SPEED) + rows**3 / EIGH_SPEED
-        peak = self._with_rest(BYTES, extra=self._resident_bytes() + needed.bytes + 4 * 8 * rows**2)
+        matrix = self._with_rest(0.0, extra=self._resident_bytes() + needed.bytes + BYTES + 4 * 8 * rows**2)
+        peak = max(matrix, self._with_rest(self._search_for_rows()))
         note = (
             f"{rows:,} Jacobian rows of {self.curvature.examples:,} examples, {needed.bytes / 1e6:,.0f} MB of factors"
         )
@@ -253,10 +251,20 @@ class _Estimator:
         both = self._seconds(self.sample.solve_by_rows, width=self.width, times=self._blocks, over=self.part)
         kept = self._seconds(self.sample.keep, width=1, times=self._blocks, over=self.part)
         seconds = None if both is None or kept is None else max(0.0, both - kept)
-        block = self.in_a_solve * self.width * self.bytes_each
-        peak = self._with_rest(BYTES + block, extra=self._resident_bytes() + needed.bytes + 2 * 8 * rows**2)
+        one = self.width * self.bytes_each
+        formed = formed_bytes(self.curvature, self.width, len(self.part.longest))
+        in_place = self._resident_bytes() + needed.bytes + 2 * 8 * rows**2
+        # the last of the vectors that are held is made while no gradients are formed
+        peak = max(
+            self._with_rest(self.in_a_solve * one, extra=in_place),
+            self._with_rest((self.in_a_solve - 1) * one, extra=in_place + formed),
+        )
         words = f"{self.width} vector{'' if self.width == 1 else 's'} at once"
         return Stage("solve for the queries", seconds, peak, f"three products with the rows, {words}")
+
+    def _search_for_rows(self) -> float:
+        """Return the living bytes of the search for a way to Jacobian rows, which compares whole gradients."""
+        return float(line_of(self.sample.route, self.model.device.type).max(initial=0.0))
 
     def _curved(self, step: Callable[..., object], width: int) -> float:
         """Return the living bytes of a step on the curvature, by the route that it takes for so many vectors."""

@@ -85,9 +85,13 @@ class Sample:
         return queries >= CHECKED_EXAMPLES or self.curvature.jacobian.examples_at_once >= EXAMPLES_AT_ONCE
 
     def route(self) -> object:
-        """Look for a way to Jacobian rows, as is done once."""
+        """Look for a way to Jacobian rows, as is done once, also where one was found."""
         few = torch.arange(min(CHECKED_EXAMPLES, self.curvature.examples))
-        return Jacobian(self.model, self.curvature.batch(few)).route
+        found, self.model.routes = self.model.routes, {}
+        try:
+            return Jacobian(self.model, self.curvature.batch(few)).route
+        finally:
+            self.model.routes = found
 
     def encode(self, ids: Tensor, width: int = 1) -> object:
         """Run the frozen layers."""
