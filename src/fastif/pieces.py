@@ -4,7 +4,7 @@ A piece is told from others by its content: what it is made from, as a hash. Kno
 solution is; knows neither models nor data.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from functools import partial
 
 import torch
@@ -54,14 +54,13 @@ class Pieces:
         if self._keep is nothing_kept:
             yield torch.arange(len(ids), device="cpu"), make([ids], 0)[0]
             return
-        keep, done = self.named(what, made_from, ids), 0
+        keep = self.named(what, made_from, ids)
         chunks = [positions for _, positions in Share(0, 1, total).chunks(ids)]
         names = names_of(chunks)
-        missing = {number: ids[chunks[number]] for number, name in enumerate(names) if not is_kept(keep, name)}
-        groups = Groups(missing, make, together)
+        missing = [number for number, name in enumerate(names) if not is_kept(keep, name)]
+        groups = Groups(dict(enumerate(ids[positions] for positions in chunks)), missing, make, together)
         for number, (name, positions) in enumerate(zip(names, chunks, strict=True)):
-            yield positions, keep(name, lambda number=number, done=done: groups.take(number, done))  # type: ignore[misc]
-            done += len(positions)
+            yield positions, keep(name, lambda number=number: groups.take(number))  # type: ignore[misc]
 
     def named(self, what: str, made_from: Tensors, ids: Tensor) -> Keep:
         """Return how pieces of something are kept, their names made of what it is made from."""
@@ -76,27 +75,35 @@ class Pieces:
 class Groups:
     """What is asked for chunk by chunk, made for several chunks at a time: a GPU has little to do with one.
 
+    Which chunks go together does not depend on what is missing, and a group is made whole even if one of it is: batches
+    are cut from groups, and other batches round otherwise. A run that was killed has the same bytes so.
+
     Args:
-        missing: the examples of each chunk that is to be made, in the order in which they will be asked for.
+        chunks: the examples of all chunks.
+        missing: the numbers of those that will be asked for.
         make: makes it.
         together: about as many examples are worked on at a time.
     """
 
-    def __init__(self, missing: Mapping[int, Tensor], make: Make, together: int) -> None:
-        self._waiting, self._make, self._together = dict(missing), make, together
+    def __init__(self, chunks: Mapping[int, Tensor], missing: Collection[int], make: Make, together: int) -> None:
+        self._chunks, self._missing, self._make = chunks, set(missing), make
         self._made: dict[int, Tensors] = {}
+        self._group_of: dict[int, tuple[list[int], int]] = {}  # with how many examples come before it
+        group: list[int] = []
+        start = done = 0
+        for number, ids in chunks.items():
+            if done + len(ids) - start > together:
+                group, start = [], done
+            group.append(number)
+            self._group_of[number] = group, start
+            done += len(ids)
 
-    def take(self, number: int, before: int = 0) -> Tensors:
-        """Return what is made of a chunk; it is not held any longer. `before` examples came before it."""
+    def take(self, number: int) -> Tensors:
+        """Return what is made of a chunk; it is not held any longer."""
         if number not in self._made:
-            group: dict[int, Tensor] = {}
-            for each, ids in self._waiting.items():
-                if group and sum(map(len, group.values())) + len(ids) > self._together:
-                    break
-                group[each] = ids
-            self._made |= zip(group, self._make(list(group.values()), before), strict=True)
-            for each in group:
-                del self._waiting[each]
+            group, before = self._group_of[number]
+            made = self._make([self._chunks[each] for each in group], before)
+            self._made |= {each: tensors for each, tensors in zip(group, made, strict=True) if each in self._missing}
         return self._made.pop(number)
 
 

@@ -62,8 +62,8 @@ class Leader:
             asked = {} if torch.equal(ids, torch.arange(self._total)) else {worker.IDS: ids}
             self._team.tell({"do": what, "missing": missing, "given": given}, {**asked, **tensors})
         make = self._duties.of_examples[what]
-        mine = {number: ids[chunks[number][1]] for number in missing if chunks[number][0] == self._team.rank}
-        groups = Groups(mine, lambda some, _: make(some, tensors, **given), self._duties.together)
+        mine = {number: ids[some] for number, (owner, some) in enumerate(chunks) if owner == self._team.rank}
+        groups = Groups(mine, missing, lambda some, _: make(some, tensors, **given), self._duties.together)
         for number, (name, (owner, positions)) in enumerate(zip(names, chunks, strict=True)):
             if owner == self._team.rank:
                 yield positions, keep(name, lambda number=number: groups.take(number))  # type: ignore[misc]

@@ -135,9 +135,9 @@ class _Worker:
         ids = sent[IDS] if IDS in sent else torch.arange(self._duties.examples)
         share = Share(self._team.rank, self._team.ranks, self._duties.examples)
         chunks = enumerate(share.chunks(ids))
-        mine = {number: ids[some] for number, (owner, some) in chunks if owner == share.rank and number in missing}
-        groups = Groups(mine, lambda some, _: make(some, sent, **said["given"]), self._duties.together)
-        for number in mine:
+        mine = {number: ids[some] for number, (owner, some) in chunks if owner == share.rank}
+        groups = Groups(mine, missing, lambda some, _: make(some, sent, **said["given"]), self._duties.together)
+        for number in sorted(missing & mine.keys()):
             waiting += self._team.give(groups.take(number))
         for each in waiting:
             each.wait()
