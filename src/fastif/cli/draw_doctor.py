@@ -1,5 +1,6 @@
 """A checkup as a person reads it on a terminal: what was found, then time and memory side by side."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -43,7 +44,7 @@ def _draw_estimates(result: dict[str, Any], console: Console) -> None:
     table.add_row("load", *[duration(load["seconds"]), size(load["peak_bytes"])] * both)
     table.add_row("tokenise", *[duration(result["data"]["tokenise_seconds"]), ""] * both)
     stages = [{stage["name"]: stage for stage in one["stages"]} for one in made]
-    for name in dict.fromkeys(name for each in stages for name in each):
+    for name in in_one_order(*stages):
         cells = [each.get(name) for each in stages]
         table.add_row(
             name, *(word for cell in cells for word in (("-", "") if cell is None else _time_and_memory(cell)))
@@ -66,6 +67,23 @@ def _draw_estimates(result: dict[str, Any], console: Console) -> None:
     for one in made:
         for number, line in enumerate(one["advice"]):
             console.print(Text(f"{one['choice']}: {line}" if number == 0 else f"  - {line}", style="yellow"))
+
+
+def in_one_order(*courses: Iterable[str]) -> list[str]:
+    """Return all stages of several courses, one that the first does not have before what comes next in its own.
+
+    >>> in_one_order(["load", "rows", "solve"], ["load", "spectrum", "solve"])
+    ['load', 'rows', 'spectrum', 'solve']
+    """
+    names: list[str] = []
+    for course in courses:
+        place = len(names)
+        for name in reversed(list(course)):
+            if name in names:
+                place = names.index(name)
+            else:
+                names.insert(place, name)
+    return names
 
 
 def _time_and_memory(stage: dict[str, Any]) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fastif import vectors
 from fastif.apps.checkup.live import ROWS, VECTORS, line_of, peak_at
-from fastif.apps.checkup.machine import allocator_share, free_memory, held_memory
+from fastif.apps.checkup.machine import allocator_share, free_memory, held_memory, matrix_speed
 from fastif.apps.checkup.passes import Passes, spread
 from fastif.apps.checkup.sample import Sample, Step
 from fastif.curvature import RESIDENT_BYTES, SYMMETRY_EXAMPLES
@@ -43,7 +43,7 @@ PROBES = 4  # vectors of the search for the damping
 SPECTRUM_STEPS, MOST_SPECTRUM_STEPS = 10, 100
 ITERATIONS, MOST_ITERATIONS = 20, 170  # the most: damping of 0.1 % of the largest eigenvalue, to 1e-4
 TIMED_ROWS = (2, 16)
-EIGH_SPEED, MATRIX_SPEED = 2e9, 1e10  # m^3 a second of an eigendecomposition, and operations of a product; rough
+EIGH_SPEED = 2e9  # m^3 a second of an eigendecomposition; rough
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class _Estimator:
         side = dual_size(operator) if solver.form == "dual" else operator.size
         if solver.form == "dual" or rows_are_cheaper(operator):
             one = self._seconds(self.sample.rows, width=1)
-            algebra = 2 * side * dual_size(operator) * operator.size / MATRIX_SPEED
+            algebra = side * dual_size(operator) * operator.size / matrix_speed(self.model.device)
         else:
             columns = min(side, MOST_VECTORS_AT_ONCE)
             one = self._seconds(self.sample.product, width=columns, times=math.ceil(side / columns))
@@ -238,7 +238,9 @@ class _Estimator:
         """Return the making of the matrix of Jacobian rows, which are kept from there on."""
         needed, rows = demand(self.curvature), dual_size(self.curvature)
         one = self._seconds(self.sample.keep, width=1, over=self.part)
-        seconds = None if one is None else one + needed.products / (2 * MATRIX_SPEED) + rows**3 / EIGH_SPEED
+        seconds = (
+            None if one is None else one + needed.products / 2 / matrix_speed(self.model.device) + rows**3 / EIGH_SPEED
+        )
         matrix = self._with_rest(0.0, extra=self._resident_bytes() + needed.bytes + BYTES + 4 * 8 * rows**2)
         peak = max(matrix, self._with_rest(self._search_for_rows()))
         note = (

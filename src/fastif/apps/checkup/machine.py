@@ -1,4 +1,4 @@
-"""What this machine has: memory that is free, memory that this process holds, how the allocator behaves.
+"""What this machine has: free memory, what this process holds of it, how the allocator behaves, how fast it multiplies.
 
 Reads what the operating system tells (`/proc` on Linux, `sysconf` elsewhere) and torch for a GPU. Knows no model.
 """
@@ -7,6 +7,7 @@ import ctypes
 import os
 import resource
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -42,6 +43,17 @@ def peak_memory() -> int:
     """Return the most bytes that this process has held so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def matrix_speed(device: torch.device) -> float:
+    """Return the multiplications a second of a product of matrices, by a trial."""
+    side = 4096 if device.type == "cuda" else 1024
+    matrix = torch.ones(side, side, device=device)
+    for _ in range(2):  # the first has to wake the machine
+        start = time.perf_counter()
+        float((matrix @ matrix)[0, 0])  # which waits for the device
+        seconds = time.perf_counter() - start
+    return float(side**3 / seconds)
 
 
 def give_back() -> None:
