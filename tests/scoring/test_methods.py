@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import fastif
-from fastif import vectors
+from fastif import formed, vectors
 from fastif.capture import Outer
 from fastif.errors import ConfigurationError, PrecisionWarning
 from fastif.scoring import auto, captured, choose, gemm, ghost, jvp, low_rank, scan
@@ -68,14 +68,15 @@ def test_a_small_budget_takes_a_few_examples_at_a_time(monkeypatch: pytest.Monke
 
     def watched(factor: Outer) -> Tensor:
         nonlocal largest
-        formed = form(factor)
-        largest = max(largest, formed.nbytes)
-        return formed
+        made = form(factor)
+        largest = max(largest, made.nbytes)
+        return made
 
     monkeypatch.setattr(captured, "find_route", lambda *arguments: route)
     route = find_route(model, data)
     monkeypatch.setattr(Outer, "gradients", watched)
-    monkeypatch.setattr(gemm, "BYTES", 500)
+    monkeypatch.setattr(formed, "BYTES", 500)
+    monkeypatch.setattr(formed, "CACHED_BYTES", 500)
     monkeypatch.setattr(ghost, "CHUNK", 1)
     torch.testing.assert_close(gemm.scan(model, data, block), expected)
     assert 0 < largest <= 500

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import fastif
-from fastif import vectors
+from fastif import formed, vectors
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError, ConvergenceWarning, NonFiniteError, SingularMatrixError
 from fastif.solvers import kept_rows
@@ -39,6 +39,7 @@ def test_kept_rows_multiply_as_rows_do(name: str, share: float, monkeypatch: pyt
         pytest.skip("layers that cannot be captured")
     monkeypatch.setitem(kept_rows.GHOST_SHARE, "cpu", share)
     monkeypatch.setattr(kept_rows, "BYTES", 2**12)  # a few rows at a time
+    monkeypatch.setattr(formed, "CACHED_BYTES", 2**9)  # and a few outputs of a layer
     kept, dense = KeptRows(operator), rows_of(operator)
     assert kept.count == len(dense)
     assert relative_error(kept.gram(), dense @ dense.T) < 1e-12

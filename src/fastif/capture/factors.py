@@ -51,6 +51,10 @@ class Outer:
         """Return this factor for some of the examples."""
         return Outer(self.name, self.left[start:stop], self.right[start:stop])
 
+    def split(self, examples: int) -> "list[Outer]":
+        """Return this factor for so many examples at a time."""
+        return [self.rows(start, start + examples) for start in range(0, len(self.left), examples)]
+
 
 @dataclass(frozen=True)
 class Lookup:

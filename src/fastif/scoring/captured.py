@@ -26,7 +26,7 @@ from fastif.scoring.stream import stream
 from fastif.vectors import Block
 
 CHECKED_EXAMPLES = 8
-BYTES, PART = 2**28, 1 / 32  # what one intermediate result of a product may take: on a CPU, and of a GPU's memory
+PART = 1 / 32  # of a GPU's memory, for one intermediate result of a product
 SLOPE_SCALE = 128.0  # slopes in half precision are multiplied by this, so that small ones do not vanish
 
 Product = Callable[[Factor, Tensor], Tensor]

@@ -18,6 +18,7 @@ from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError
 from fastif.factored import add_weighted_sums, inner_products
 from fastif.fitting import fitting
+from fastif.formed import add_formed_sums, formed_products
 from fastif.precision import wide_product
 from fastif.solvers.strong_rows import Chunk, Strongest, formed
 from fastif.vectors import Block
@@ -86,12 +87,12 @@ class KeptRows:
     def summed(self, weights: Tensor, like: Block) -> Block:
         r"""Return $A^\top u$ for every row u of the weights, (width, rows)."""
         total = vectors.scale(like, 0.0)
-        for chunk, part in zip(self._chunks, weights.split(self.counts, dim=1), strict=True):
+        for chunk, theirs in zip(self._chunks, weights.split(self.counts, dim=1), strict=True):
             for factor in _factors(chunk):
                 if isinstance(factor, Outer) and factor.is_sooner_formed(len(weights)):
-                    _add_formed(total[factor.name].flatten(1), factor, part)
+                    add_formed_sums(total[factor.name], factor, theirs, part=PART)
                 else:
-                    add_weighted_sums(total, factor, part)
+                    add_weighted_sums(total, factor, theirs)
         return {name: tensor.view_as(like[name]) for name, tensor in total.items()}
 
     def gram(self) -> Tensor:
@@ -170,27 +171,7 @@ def _multiplied(factor: Factor, some: Tensor) -> Tensor:
     """Return the inner products of rows with vectors, (width, rows), in the sooner of the two ways."""
     if not (isinstance(factor, Outer) and factor.is_sooner_formed(len(some))):
         return inner_products(factor, some)
-    return torch.cat([wide_product(some.flatten(1), part.gradients()) for part in _parts(factor, some)], dim=1)
-
-
-def _add_formed(total: Tensor, factor: Outer, weights: Tensor) -> None:
-    """Add the sums of rows with each row of weights, by gradients that are formed."""
-    parts = _parts(factor, factor.left)
-    for part, some in zip(parts, weights.split([len(part.left) for part in parts], dim=1), strict=True):
-        total.addmm_(some, part.gradients())
-
-
-def _parts(factor: Outer, like: Tensor) -> list[Outer]:
-    """Cut the rows of a factor so that their gradients fit into the budget."""
-    at_once, _ = rows_at_once(factor, like)
-    return [factor.rows(start, start + at_once) for start in range(0, len(factor.left), at_once)]
-
-
-def rows_at_once(factor: Outer, like: Tensor) -> tuple[int, int]:
-    """Return how many rows' gradients fit into the budget, and the bytes of one."""
-    size = factor.left.shape[2] * factor.left.shape[3] * factor.right.shape[3] * like.element_size()
-    at_once = max(1, memory.share(like.device, PART, BYTES) // size)
-    return at_once // ALIGNED * ALIGNED or at_once, size
+    return formed_products(factor, some, part=PART)
 
 
 def _factors(chunk: Chunk) -> Iterator[Factor]:
