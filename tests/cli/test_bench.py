@@ -37,6 +37,7 @@ def test_a_gpu_that_is_not_there(capsys):
         (["scan", "--case", "tiny", "--model", "runs/nli"], "for the case bert-base"),
         (["queries", "--queries", "none"], "1,16,64"),
         (["solve", "--memory-budget", "much"], "16GiB"),
+        (["scan", "--case", "tiny", "--out", "."], "is a directory"),
     ],
 )
 def test_wrong_usage(line, words, capsys):

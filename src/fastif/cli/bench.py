@@ -66,7 +66,12 @@ Depth = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Where the figures go; out/bench unless given.", rich_help_panel=options.RUN),
+    typer.Option(
+        "--out",
+        dir_okay=False,
+        help="The file that the figures go to; one in out/bench unless given.",
+        rich_help_panel=options.RUN,
+    ),
 ]
 
 
@@ -291,7 +296,7 @@ def page(
     figures: Annotated[Path, typer.Option("--figures", help="Directory of the files of runs.")] = Path(
         "docs/benchmarks"
     ),
-    out: Annotated[Path, typer.Option("--out", help="The page.")] = Path("docs/benchmarks.md"),
+    out: Annotated[Path, typer.Option("--out", dir_okay=False, help="The page.")] = Path("docs/benchmarks.md"),
 ) -> None:
     """Make docs/benchmarks.md from the files in docs/benchmarks."""
     pages.write_page(figures, out)
