@@ -28,7 +28,8 @@ ALIKE = LinearSegmentedColormap.from_list("alike", ["#762A83", "#F7F7F7", "#1B78
 def draw_slices(found: Comparison) -> Figure:
     """Draw the number and the mean |I| of the helpful and the harmful edges of each slice, as bars."""
     with look(), mpl.rc_context({"axes.grid.axis": "x"}):
-        figure = Figure(figsize=(9.5, 1.5 + 0.55 * len(found.slices)))
+        apart = ConstrainedLayoutEngine(wspace=0.05)  # or the last number of one axis meets the first of the other
+        figure = Figure(figsize=(9.5, 1.5 + 0.55 * len(found.slices)), layout=apart)
         counts, means = figure.subplots(1, 2, sharey=True)
         _bars(counts, found.slices, [(it.helpful.edges, it.harmful.edges) for it in found.slices])
         counts.set_title("Edges" + (" (the choice sets how many)" if found.equal_counts else ""))
