@@ -64,8 +64,6 @@ def test_queries_are_cut_into_parts_of_about_one_size(monkeypatch: pytest.Monkey
     found = resources()
     monkeypatch.setattr("fastif.resources.MOST_QUERIES_AT_ONCE", 9)
     assert [found.queries_at_once(queries) for queries in (0, 1, 9, 10, 64)] == [1, 1, 9, 5, 8]
-    monkeypatch.setattr("fastif.resources.MOST_QUERIES_AT_ONCE", 150)
-    assert found.queries_at_once(400) == 136  # batches of 134 would be cut to 128, and a fourth one be left
 
 
 def test_a_batch_that_does_not_fit_is_cut_until_it_does() -> None:

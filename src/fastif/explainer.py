@@ -317,9 +317,8 @@ class Explainer:
 
     def _queries(self, queries: Any) -> Queries:
         examples = self.model.read(queries, "queries")
-        sizes: Any = {"at_once": self._resources.vectors_at_once, "batch_size": self.batch_size}
-        measure, by_states = (self._measure, self._measure_name), self._prefix_cache is not None
-        return Queries(self.model, examples, measure, known=self.train, by_states=by_states, **sizes)
+        how: Any = {"at_once": self._resources.vectors_at_once, "by_states": self._prefix_cache is not None}
+        return Queries(self.model, examples, (self._measure, self._measure_name), known=self.train, **how)
 
     def _scored(
         self, queries: Queries, reduce: Literal["mean"] | None, *, exact_top: int = 0, strongest: bool = False

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from fastif import memory
 from fastif.capture import Outer
-from fastif.precision import wide_product
+from fastif.precision import wide, wide_product
 
 BYTES = 2**28  # of gradients at one time, where they cannot be cut by outputs
-CACHED_BYTES = 2**24  # of gradients at one time on a CPU
+CACHED_BYTES = 2**24  # of gradients at one time on a CPU, of which the last cache is about as large
 ALIGNED = 64  # examples at once are a multiple of this, as fast kernels want it
 
 
@@ -31,50 +31,45 @@ def formed_products(factor: Outer, directions: Tensor, *, part: float) -> Tensor
             [3.]])
     """
     outputs, examples = at_once(factor, part)
-    total: Tensor | None = None
+    total = directions.new_zeros(len(directions), len(factor.left), dtype=wide(directions.dtype))
+    by_output = directions.reshape(len(directions), _outputs(factor), -1)
     for cut in _cuts(factor, outputs):
-        some = _by_outputs(factor, directions)[:, cut].flatten(1)
-        parts = _of_outputs(factor, cut).split(examples)
-        products = torch.cat([wide_product(some, each.gradients()) for each in parts], dim=1)
-        total = products if total is None else total.add_(products)
-    assert total is not None
+        some, parts = by_output[:, cut].flatten(1), _of_outputs(factor, cut).split(examples)
+        total += torch.cat([wide_product(some, each.gradients()) for each in parts], dim=1)
     return total
 
 
 def add_formed_sums(total: Tensor, factor: Outer, weights: Tensor, *, part: float) -> None:
-    """Add to a total (K, ...) the sums of the examples' gradients, with each row of weights (K, examples)."""
+    """Add to a contiguous total (K, ...) the sums of examples' gradients, with each of the weights (K, examples)."""
     outputs, examples = at_once(factor, part)
+    by_output = total.view(len(total), _outputs(factor), -1)
     for cut in _cuts(factor, outputs):
-        here = _by_outputs(factor, total)[:, cut]
-        sums = here.flatten(1)  # a copy, unless these are all outputs
-        parts = _of_outputs(factor, cut).split(examples)
+        sums, parts = by_output[:, cut].view(len(total), -1), _of_outputs(factor, cut).split(examples)
         for each, theirs in zip(parts, weights.split(examples, dim=1), strict=True):
             sums.addmm_(theirs, each.gradients())
-        if sums.data_ptr() != here.data_ptr():
-            here.copy_(sums.view_as(here))
 
 
-def at_once(factor: Outer, part: float) -> tuple[int, int]:
-    """Return for how many outputs of a layer, and for how many examples, gradients are formed together."""
-    groups, outputs, inputs = *factor.left.shape[2:], factor.right.shape[3]
-    bytes_each = max(1, inputs * factor.left.element_size())  # of one output
-    if factor.left.is_cuda or groups > 1:
-        examples = max(1, memory.share(factor.left.device, part, BYTES) // (groups * outputs * bytes_each))
-        return groups * outputs, examples // ALIGNED * ALIGNED or examples
-    examples = max(1, min(ALIGNED, len(factor.left), CACHED_BYTES // bytes_each))
-    return max(1, CACHED_BYTES // (examples * bytes_each)), examples
+def at_once(factor: Outer, part: float, examples: int | None = None) -> tuple[int, int]:
+    """Return for how many outputs of a layer, and for how many of the examples, gradients are formed together."""
+    outputs, bytes_each = _outputs(factor), max(1, factor.right.shape[3] * factor.left.element_size())
+    most = len(factor.left) if examples is None else examples
+    if factor.left.is_cuda or factor.left.shape[2] > 1:
+        fit = max(1, memory.share(factor.left.device, part, BYTES) // max(1, outputs * bytes_each))
+        return outputs, min(most, fit // ALIGNED * ALIGNED or fit)
+    together = max(1, min(ALIGNED, most, CACHED_BYTES // bytes_each))
+    return min(outputs, max(1, CACHED_BYTES // (together * bytes_each))), together
+
+
+def _outputs(factor: Outer) -> int:
+    """Return how many outputs the layer has, of all groups."""
+    return factor.left.shape[2] * factor.left.shape[3]
 
 
 def _cuts(factor: Outer, outputs: int) -> Iterator[slice]:
-    for start in range(0, factor.left.shape[2] * factor.left.shape[3], outputs):
+    for start in range(0, _outputs(factor), outputs):
         yield slice(start, start + outputs)
 
 
-def _by_outputs(factor: Outer, tensor: Tensor) -> Tensor:
-    """Return what has the shape of weights as (K, outputs, inputs)."""
-    return tensor.view(len(tensor), -1, factor.right.shape[3])
-
-
 def _of_outputs(factor: Outer, cut: slice) -> Outer:
-    """Return the factor for some outputs alone."""
+    """Return the factor for some outputs alone; groups are not cut."""
     return factor if factor.left.shape[2] > 1 else replace(factor, left=factor.left[..., cut])

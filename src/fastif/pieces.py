@@ -76,7 +76,8 @@ class Groups:
     """What is asked for chunk by chunk, made for several chunks at a time: a GPU has little to do with one.
 
     Which chunks go together does not depend on what is missing, and a group is made whole even if one of it is: batches
-    are cut from groups, and other batches round otherwise. A run that was killed has the same bytes so.
+    are cut from groups, and other batches round otherwise. A run that was killed has the same bytes so, if it goes on
+    with as many processes and the same size of batches.
 
     Args:
         chunks: the examples of all chunks.

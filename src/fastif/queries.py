@@ -6,6 +6,7 @@ Knows a model, examples and a measure of them; knows neither curvature nor score
 from collections.abc import Callable, Iterator
 
 import torch
+from torch import Tensor
 
 from fastif import vectors
 from fastif.batch import Batch
@@ -25,8 +26,7 @@ class Queries:
         examples: the queries.
         measure: what of a query is explained, and its name in words.
         known: the training data, whose form the queries must have.
-        at_once: how many are taken together unless something else is asked for.
-        batch_size: examples of a mean length that a pass through the model may take, where that is more.
+        at_once: how many of a mean length go through the model together.
         by_states: whether frozen layers are gone through once, and not again by each pass.
     """
 
@@ -38,31 +38,30 @@ class Queries:
         *,
         known: Examples,
         at_once: int,
-        batch_size: int,
         by_states: bool,
     ) -> None:
         self.examples = examples
         self._model = model
         self._measure, self._name = measure
         self._known = known
-        self._at_once, self._batch_size, self._by_states = at_once, batch_size, by_states
+        self._at_once, self._by_states = at_once, by_states
         self._checked = False
         self._ready: Batch | None = None  # all of them, where they are one batch
 
     def __len__(self) -> int:
         return len(self.examples)
 
-    def placed(self, at_once: int | None = None) -> Iterator[Batch]:
-        """Yield the queries in batches on the model's device, each checked when they are first gone through.
+    def placed(self) -> Iterator[Batch]:
+        """Yield the queries in batches on the model's device, each checked when they are first gone through."""
+        yield from self._placed(self.examples.everyone())
+        self._checked = True
 
-        A few of unequal lengths are one batch, however much is padded: a solve for two parts costs twice as much.
-        """
-        at_once = at_once or self._at_once
-        if self._ready is not None and len(self) <= at_once:
+    def _placed(self, ids: Tensor) -> Iterator[Batch]:
+        if self._ready is not None and len(ids) == len(self):
             yield self._ready
             return
         known = self._known.batch([0])
-        for batch in self.examples.batches(max(at_once, self._batch_size), most=at_once):
+        for batch in self.examples.batches(self._at_once, ids):
             if not self._checked:
                 _check_form(batch, known)
             placed = self._model.place(batch)
@@ -73,7 +72,6 @@ class Queries:
             if len(batch) == len(self):
                 self._ready = placed
             yield placed
-        self._checked = True
 
     def _check(self, placed: Batch) -> None:
         self._model.check(placed)
@@ -89,15 +87,23 @@ class Queries:
     def gradients(
         self, gradients_of: Callable[[Batch, PerExample], Block], *, mean: bool, at_once: int
     ) -> Iterator[Block]:
-        """Yield the gradients of the measure, a block for each batch of so many queries; or the one mean of all."""
+        """Yield the gradients of the measure, a block for each so many queries; or the one mean of all.
+
+        Where lengths differ a block is of several batches, as a solve for each of these would cost as much as for all.
+        """
         total: Block | None = None
-        for batch in self.placed(at_once):
-            block = gradients_of(batch, self._measure)
-            if not mean:
-                yield block
-                continue
-            share = vectors.scale(vectors.mean(block), len(batch) / len(self))
-            total = share if total is None else vectors.add(total, share)
+        for ids in self.examples.everyone().split(at_once):
+            blocks = []
+            for batch in self._placed(ids):
+                block = gradients_of(batch, self._measure)
+                if mean:
+                    share = vectors.scale(vectors.mean(block), len(batch) / len(self))
+                    total = share if total is None else vectors.add(total, share)
+                else:
+                    blocks.append(block)
+            if blocks:
+                yield vectors.gather(blocks)
+        self._checked = True
         if total is not None:
             yield total
 

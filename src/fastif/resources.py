@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 
 from fastif import memory, precision
-from fastif.data import ALIGNED, Examples
+from fastif.data import Examples
 from fastif.errors import ConfigurationError
 from fastif.model import TorchModel
 from fastif.precision import HALVES, Precision
@@ -86,12 +86,10 @@ class Resources:
     def queries_at_once(self, queries: int, vectors_held: int = VECTORS_IN_A_SOLVE) -> int:
         """Return how many of the queries to solve for together, by a solver that holds so many vectors for each.
 
-        In parts of about one size, as a small last one would cost as much as any; larger ones in round numbers, as
-        batches are cut to these.
+        In parts of about one size: a small last one would cost as much as any.
         """
-        room = self._room_for(vectors_held)
-        each = math.ceil(queries / math.ceil(queries / room)) if queries else 1
-        return each if each == queries or each < ALIGNED else min(room, math.ceil(each / ALIGNED) * ALIGNED)
+        parts = math.ceil(queries / self._room_for(vectors_held))
+        return max(1, math.ceil(queries / max(1, parts)))
 
     @property
     def directions_at_once(self) -> int:

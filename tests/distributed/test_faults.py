@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import fastif
 from fastif.scanning import Scanner
@@ -74,6 +75,23 @@ def test_what_several_have_finished_is_found_by_one_alone(tmp_path: Path, monkey
     with RunStore.begin(tmp_path / "run", {"asked": "the same"}) as store:
         explainer = fastif.Explainer(model, train, solver=fastif.Identity(), damping=0.3, keep=store.piece)
         assert explainer.scores(queries).values.sum().item() == pytest.approx(by_several, rel=1e-12)
+
+
+@pytest.mark.slow
+def test_a_part_of_what_was_made_together_is_made_again_to_the_bit(tmp_path: Path) -> None:
+    asked = json.dumps({"case": "bert", "dtype": "float32", "solver": "identity", "store": str(tmp_path / "run")})
+
+    def pieces() -> dict[str, list[Any]]:
+        ended = start(2, asked).wait()
+        assert all(status == 0 for status, _, _ in ended), ended
+        files = (tmp_path / "run" / "parts").glob("*.safetensors")
+        return {file.name: [tensor.tolist() for tensor in load_file(file).values()] for file in files}
+
+    whole = pieces()
+    assert len(whole) >= 4
+    for name in sorted(whole)[::2]:
+        (tmp_path / "run" / "parts" / name).unlink()
+    assert pieces() == whole
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import fastif
 from fastif import formed, vectors
+from fastif.capture import Outer
 from fastif.curvature import CurvatureOperator
 from fastif.errors import (
     ConfigurationError,
@@ -18,7 +19,7 @@ from fastif.errors import (
     SingularMatrixError,
 )
 from fastif.solvers import kept_rows
-from fastif.solvers.demand import can_be_kept, demand
+from fastif.solvers.demand import can_be_kept, demand, formed_bytes
 from fastif.solvers.kept_rows import KeptRows
 from tests.problems import CORE_NAMES, as_block, gradients, matrix, operator_of, relative_error
 
@@ -106,6 +107,21 @@ def test_what_it_will_take_is_told_from_a_few_examples() -> None:
                 seen[tensor.untyped_storage().data_ptr()] = tensor.nbytes
     assert 0.4 < told.bytes / sum(seen.values()) < 2.5
     assert told.products > 0
+
+
+def test_what_is_formed_on_the_way_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator, largest, form = operator_of("mlp_dropout"), 0, Outer.gradients
+    rows = KeptRows(operator)
+
+    def watched(factor: Outer) -> Tensor:
+        nonlocal largest
+        made = form(factor)
+        largest = max(largest, made.nbytes)
+        return made
+
+    monkeypatch.setattr(Outer, "gradients", watched)
+    rows.times(vectors.random(operator.model.parameters, 60, seed=1))
+    assert largest == formed_bytes(operator, 60, max(rows.counts)) > 0
 
 
 class Wide(nn.Module):

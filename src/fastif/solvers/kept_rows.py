@@ -23,7 +23,10 @@ from fastif.precision import wide_product
 from fastif.solvers.strong_rows import Chunk, Strongest, formed
 from fastif.vectors import Block
 
-BYTES, PART = 2**28, 0.1  # what gradients that are formed on the way may take: on a CPU, and of a GPU's memory
+BYTES, PART = (
+    2**28,
+    0.1,
+)  # what gradients that are formed may take: of the matrix of rows on a CPU, and of a GPU's memory
 ALIGNED = 64  # rows at once are a multiple of this, as fast kernels want it
 # Two rows are multiplied by their factors in T T' (o + i) products for a weight of o x i, formed in o i, where
 # gradients are made and read besides: up to so many times o i the former is sooner.
@@ -86,7 +89,7 @@ class KeptRows:
 
     def summed(self, weights: Tensor, like: Block) -> Block:
         r"""Return $A^\top u$ for every row u of the weights, (width, rows)."""
-        total = vectors.scale(like, 0.0)
+        total = {name: tensor.new_zeros(tensor.shape) for name, tensor in like.items()}
         for chunk, theirs in zip(self._chunks, weights.split(self.counts, dim=1), strict=True):
             for factor in _factors(chunk):
                 if isinstance(factor, Outer) and factor.is_sooner_formed(len(weights)):

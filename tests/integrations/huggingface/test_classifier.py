@@ -100,7 +100,9 @@ def test_pairs_of_texts(family: str) -> None:
     assert torch.equal(scores(model, table, queries), scores(model, train, queries))
 
 
-def test_queries_of_unequal_lengths_are_solved_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [512, 4], ids=["all", "of a few at a time"])
+def test_queries_of_unequal_lengths_are_solved_for_together(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastif.resources.MOST_QUERIES_AT_ONCE", most)
     model, asked = classifier(), list(tiny.TEXTS)  # padded they have more than twice as many tokens
     widths = []
     solve = PreparedConjugateGradient.solve
@@ -111,8 +113,11 @@ def test_queries_of_unequal_lengths_are_solved_for_together(monkeypatch: pytest.
 
     monkeypatch.setattr(PreparedConjugateGradient, "solve", watched)
     train = model.examples(tiny.TEXTS, tiny.LABELS)
-    fastif.Explainer(model, train, damping=0.1, solver=fastif.ConjugateGradient()).scores(asked)
-    assert widths == [len(asked)]
+    explainer = fastif.Explainer(model, train, damping=0.1, solver=fastif.ConjugateGradient(tolerance=1e-9))
+    together = explainer.scores(asked).values
+    assert widths == ([10] if most == 512 else [4, 4, 2])
+    alone = torch.cat([explainer.scores([text]).values for text in asked])
+    assert relative_error(together, alone) < 1e-6
 
 
 def test_one_label_alone_has_no_cause() -> None:

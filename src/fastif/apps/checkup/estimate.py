@@ -116,7 +116,8 @@ def estimate(
     with torch.inference_mode(False):
         model.check(model.place(train.batch(range(min(len(train), 8)))))
         made = _Estimator(model, train, queries, batch_size, cache or PrefixCache(), held)
-        return made.run()
+        with made.resources.working():  # in the precision that a run will have
+            return made.run()
 
 
 class _Estimator:
@@ -133,8 +134,8 @@ class _Estimator:
         self.part = Passes(train, self.curvature.ids, batch_size=batch_size)
         self.bytes_each = vectors.size(model.parameters) * next(iter(model.parameters.values())).element_size()
         self.in_a_solve = VECTORS_HELD if isinstance(self.sample.solver, Woodbury) else VECTORS_IN_A_SOLVE
-        self._resources = Resources(model, "auto", None, batch_size)
-        self.width = self._resources.queries_at_once(queries, self.in_a_solve)
+        self.resources = Resources(model, "auto", None, batch_size)
+        self.width = self.resources.queries_at_once(queries, self.in_a_solve)
         self.states = self._states_bytes()
         self.states_on_disk = self.states > cache.memory or cache.directory is not None
         room = 0.25 * free_memory(model.device)
@@ -170,7 +171,7 @@ class _Estimator:
         else:
             yield self._spectrum()
             yield self._solve()
-        together = self._resources.queries_at_once(self.queries, 1)
+        together = self.resources.queries_at_once(self.queries, 1)
         living = self._living(sample.scan, self.all.longest, width=together)
         peak = self._with_rest(living, extra=4 * self.queries * len(self.train))
         scanned = self._seconds(sample.scan, width=together, times=math.ceil(self.queries / together))
@@ -225,7 +226,7 @@ class _Estimator:
         side = dual_size(operator) if solver.form == "dual" else operator.size
         if solver.form == "dual" or rows_are_cheaper(operator):
             one = self._seconds(self.sample.rows, width=1)
-            algebra = side * dual_size(operator) * operator.size / matrix_speed(self.model.device)
+            algebra = side * dual_size(operator) * operator.size / matrix_speed(self.model.device, self.model.dtype)
         else:
             columns = min(side, MOST_VECTORS_AT_ONCE)
             one = self._seconds(self.sample.product, width=columns, times=math.ceil(side / columns))
@@ -239,7 +240,9 @@ class _Estimator:
         needed, rows = demand(self.curvature), dual_size(self.curvature)
         one = self._seconds(self.sample.keep, width=1, over=self.part)
         seconds = (
-            None if one is None else one + needed.products / 2 / matrix_speed(self.model.device) + rows**3 / EIGH_SPEED
+            None
+            if one is None
+            else one + needed.products / 2 / matrix_speed(self.model.device, self.model.dtype) + rows**3 / EIGH_SPEED
         )
         matrix = self._with_rest(0.0, extra=self._resident_bytes() + needed.bytes + BYTES + 4 * 8 * rows**2)
         peak = max(matrix, self._with_rest(self._search_for_rows()))
@@ -256,11 +259,7 @@ class _Estimator:
         one = self.width * self.bytes_each
         formed = formed_bytes(self.curvature, self.width, len(self.part.longest))
         in_place = self._resident_bytes() + needed.bytes + 2 * 8 * rows**2
-        # the last of the vectors that are held is made while no gradients are formed
-        peak = max(
-            self._with_rest(self.in_a_solve * one, extra=in_place),
-            self._with_rest((self.in_a_solve - 1) * one, extra=in_place + formed),
-        )
+        peak = self._with_rest(self.in_a_solve * one, extra=in_place + formed)
         words = f"{self.width} vector{'' if self.width == 1 else 's'} at once"
         return Stage("solve for the queries", seconds, peak, f"three products with the rows, {words}")
 

@@ -45,10 +45,10 @@ def peak_memory() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def matrix_speed(device: torch.device) -> float:
+def matrix_speed(device: torch.device, dtype: torch.dtype) -> float:
     """Return the multiplications a second of a product of matrices, by a trial."""
     side = 4096 if device.type == "cuda" else 1024
-    matrix = torch.ones(side, side, device=device)
+    matrix = torch.ones(side, side, device=device, dtype=dtype)
     for _ in range(2):  # the first has to wake the machine
         start = time.perf_counter()
         float((matrix @ matrix)[0, 0])  # which waits for the device
