@@ -1,8 +1,8 @@
 r"""Products with the gradients of examples, which are formed from their factors a few at a time.
 
 A gradient is as large as the weight. On a CPU no more of it is formed than its caches hold, for some outputs of a layer
-and some examples: written to memory and read again it would take longer than the products. On a GPU as many examples
-go together as a share of its memory holds. Knows factors; what is multiplied with them is not its business.
+and some examples: to write it to memory and read it again would cost about as much as the products. On a GPU as many
+examples go together as a share of its memory holds. Knows factors; what is multiplied with them is not its business.
 """
 
 from collections.abc import Iterator

@@ -23,10 +23,8 @@ from fastif.precision import wide_product
 from fastif.solvers.strong_rows import Chunk, Strongest, formed
 from fastif.vectors import Block
 
-BYTES, PART = (
-    2**28,
-    0.1,
-)  # what gradients that are formed may take: of the matrix of rows on a CPU, and of a GPU's memory
+# What gradients that are formed may take: for the matrix of rows on a CPU, and for everything of a GPU's memory.
+BYTES, PART = 2**28, 0.1
 ALIGNED = 64  # rows at once are a multiple of this, as fast kernels want it
 # Two rows are multiplied by their factors in T T' (o + i) products for a weight of o x i, formed in o i, where
 # gradients are made and read besides: up to so many times o i the former is sooner.

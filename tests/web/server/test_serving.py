@@ -27,5 +27,7 @@ def test_it_listens_on_this_machine_with_a_new_token() -> None:
 
 def test_who_asks_before_the_loop_runs_is_not_refused() -> None:
     address = listen()
-    with address.listener, socket.create_connection(("127.0.0.1", address.port), timeout=5):
-        pass
+    with address.listener, socket.create_connection(("127.0.0.1", address.port), timeout=5) as asked:
+        answered, from_where = address.listener.accept()
+        answered.close()
+        assert from_where == asked.getsockname()

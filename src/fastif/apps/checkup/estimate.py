@@ -239,11 +239,8 @@ class _Estimator:
         """Return the making of the matrix of Jacobian rows, which are kept from there on."""
         needed, rows = demand(self.curvature), dual_size(self.curvature)
         one = self._seconds(self.sample.keep, width=1, over=self.part)
-        seconds = (
-            None
-            if one is None
-            else one + needed.products / 2 / matrix_speed(self.model.device, self.model.dtype) + rows**3 / EIGH_SPEED
-        )
+        algebra = needed.products / 2 / matrix_speed(self.model.device, self.model.dtype) + rows**3 / EIGH_SPEED
+        seconds = None if one is None else one + algebra
         matrix = self._with_rest(0.0, extra=self._resident_bytes() + needed.bytes + BYTES + 4 * 8 * rows**2)
         peak = max(matrix, self._with_rest(self._search_for_rows()))
         note = (
