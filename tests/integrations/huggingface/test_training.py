@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,15 @@ def test_the_record_tells_how_it_came_about(saved: Path, trained: Any, base: Pat
     assert record["recipe"]["learning_rate"] == record["learning_rate"] == 5e-3
     assert record["train"]["rows"] == 200
     assert record["versions"]["torch"] == torch.__version__
+    assert record["precision"] == "float32"
+
+
+@pytest.mark.gpu
+def test_a_gpu_trains_in_the_precision_that_it_explains_in(base: Path) -> None:
+    seen = set()
+    one = prepare_training(base, TRAIN, recipe=replace(ONE, device="cuda"))
+    one.run(on_epoch=lambda _: seen.add(torch.get_float32_matmul_precision()))
+    assert (seen, one.precision, torch.get_float32_matmul_precision()) == ({"high"}, "tf32", "highest")
 
 
 def test_several_labels_each(base: Path, tmp_path: Path) -> None:

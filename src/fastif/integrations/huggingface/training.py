@@ -31,6 +31,8 @@ from fastif.integrations.huggingface.recipe import Recipe
 from fastif.integrations.huggingface.texts import TextExamples
 from fastif.integrations.huggingface.trained import TrainedClassifier
 from fastif.integrations.tables import TextTable, read_table, table_of
+from fastif.precision import Precision, matmuls
+from fastif.precision import resolve as resolve_precision
 from fastif.prefix import PrefixCache, Prefixed
 from fastif.progress import Progress, silent
 from fastif.version import __version__
@@ -128,6 +130,11 @@ class Training:
             return above_in_words(self.model.module, self.freeze_layers)
         return "all parameters" if self.trainable == ALL else f"those that {self.trainable!r} finds"
 
+    @property
+    def precision(self) -> Precision:
+        """Of matrix products: the one that an explainer of the model takes too."""
+        return resolve_precision("auto", self.model.device, self.model.dtype)
+
     def known(self) -> int:
         """Return how many rows of the dev set have a text that is trained on."""
         if self.dev_table is None:
@@ -137,6 +144,10 @@ class Training:
 
     def run(self, *, progress: Progress = silent, on_epoch: OnEpoch = lambda epoch: None) -> TrainedClassifier:
         """Compute the frozen layers, fit the rest, and return the model of the best epoch."""
+        with matmuls(self.precision, self.model.device):
+            return self._run(progress, on_epoch)
+
+    def _run(self, progress: Progress, on_epoch: OnEpoch) -> TrainedClassifier:
         started = time.perf_counter()
         train = self._encoded(self.train, progress)
         dev = None if self.dev is None else self._encoded(self.dev, progress)
@@ -181,6 +192,7 @@ class Training:
             "recipe": asdict(self.recipe),
             "weight_decay_on": "parameters with two dimensions or more",
             "dropout": "none: the model is in eval mode, so that the loss is the one that influence differentiates",
+            "precision": self.precision,
             "learning_rate": fit.learning_rate,
             "history": [asdict(epoch) for epoch in fit.epochs],
             "best_epoch": fit.best.number,
