@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+import fastif
 from fastif.keeping import Tensors
 from fastif.pieces import Groups, Pieces
+from tests.problems import as_block, gradients, operator_of
 
 IDS = torch.arange(100)
 
@@ -72,3 +74,13 @@ def test_what_is_kept_is_not_made_again_in_groups_without_a_gap() -> None:
     for number in (4, 9):
         groups.take(number)
     assert made == [[30, 40, 50], [90]]
+
+
+@pytest.mark.parametrize("samples", [True, False])
+def test_the_estimates_of_a_solution_are_held_where_they_are_wanted_alone(samples: bool) -> None:
+    operator = operator_of("logistic_regression")
+    solver = fastif.LiSSA.paper(depth=3, scale=50.0, repeats=2).prepare(operator)
+    block = as_block(gradients("logistic_regression", "queries"), operator)
+    (solution,) = Pieces().solve(solver, block, 0.5, samples=samples)
+    assert (solution.samples is not None) is samples
+    assert solution.standard_error is not None

@@ -122,7 +122,7 @@ class Explainer:
                 model.check(model.place(data.batch(range(min(len(data), 8)))))
         self.batch_size = self._resources.batch_size(self.train)
         self._versions = model.versions
-        self._prefix_cache, self._pieces = prefix_cache, Pieces(keep)
+        self._prefix_cache, self._pieces = prefix_cache, Pieces(keep, may_cut=team is None)
         self._team = team
         self._seen = self._with_prefix(self.train)
         self._scanner = Scanner(
@@ -348,7 +348,7 @@ class Explainer:
             for block in queries.gradients(gradients_of, mean=reduce == "mean", at_once=at_once):
                 if waiting and sum(map(vectors.width, waiting)) + vectors.width(block) > most:
                     score()
-                for solution in self._pieces.solve(solver, block, damping.value or 0.0, may_cut=self._team is None):
+                for solution in self._pieces.solve(solver, block, damping.value or 0.0, samples=exact_top > 0):
                     waiting.append(solution.value)
                     solutions.append(solution if exact_top else solution.without_vectors())  # which are read for a list
             del block  # as much as all solutions, if they are one block

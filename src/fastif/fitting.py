@@ -1,5 +1,6 @@
 """Do work in one go, or in as many parts as fit into memory. Knows that it can be cut, and not what it is."""
 
+import gc
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -27,7 +28,9 @@ def in_parts(
     except torch.OutOfMemoryError:
         if size == 1:
             raise
-    torch.cuda.empty_cache()  # outside of the handler, whose traceback would keep tensors of the failed try alive
+    # outside of the handler, whose traceback would keep tensors of the failed try alive
+    gc.collect()  # tensors in a cycle are memory too, and nothing else tells Python to look for them
+    torch.cuda.empty_cache()
     half = size // 2
     ends = ((0, half), (half, size))
     return [part for start, stop in ends for part in in_parts(work, cut(whole, start, stop), stop - start, cut)]

@@ -5,6 +5,7 @@ solution is; knows neither models nor data.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -23,25 +24,33 @@ Make = Callable[[Sequence[Tensor], int], Sequence[Tensors]]
 
 
 class Pieces:
-    """Work that is looked up before it is done, where a `keep` was given."""
+    """Work that is looked up before it is done, where a `keep` was given.
 
-    def __init__(self, keep: Keep = nothing_kept) -> None:
-        self._keep = keep
+    Args:
+        keep: where pieces are kept.
+        may_cut: whether a solve may be cut into parts where memory runs out. What the ranks of a team do in step with
+            each other may not: if one has no memory left, all end.
+    """
 
-    def solve(self, solver: PreparedSolver, block: Block, damping: float, *, may_cut: bool = True) -> list[Solution]:
+    def __init__(self, keep: Keep = nothing_kept, *, may_cut: bool = True) -> None:
+        self._keep, self._may_cut = keep, may_cut
+
+    def solve(self, solver: PreparedSolver, block: Block, damping: float, *, samples: bool) -> list[Solution]:
         """Solve for a block of vectors, or for parts of it where memory runs out.
 
-        What the ranks of a team do in step with each other may not be cut: if one has no memory left, all end.
+        Unless `samples` are wanted, the several estimates that a solution is the mean of are let go of part by part:
+        they take times as much as itself.
         """
-        solve = partial(self._solved, solver, damping=damping)
-        if not may_cut:
+        solve = partial(self._solved, solver, damping=damping, samples=samples)
+        if not self._may_cut:
             return [solve(block)]
         return in_parts(solve, block, vectors.width(block), lambda some, *ends: vectors.select(some, slice(*ends)))
 
-    def _solved(self, solver: PreparedSolver, block: Block, damping: float) -> Solution:
+    def _solved(self, solver: PreparedSolver, block: Block, damping: float, samples: bool) -> Solution:
         name = f"solution at damping {damping} of {self._identity(block)}"
         kept = self._keep(name, lambda: to_tensors(solver.solve(block, damping)))
-        return from_tensors(kept, block, solver.description)
+        solution = from_tensors(kept, block, solver.description)
+        return solution if samples else replace(solution, samples=None)
 
     def over_examples(
         self, what: str, made_from: Tensors, ids: Tensor, *, total: int, together: int, make: Make

@@ -58,6 +58,22 @@ def module() -> nn.Module:
     return fit(TRAIN)
 
 
+class ShortOfMemory(fastif.TorchModel):
+    """A model on a device that has no room for more than seven examples."""
+
+    def outputs(self, parameters: Any, inputs: Any) -> Tensor:
+        if len(inputs) > 7:
+            raise torch.OutOfMemoryError
+        return super().outputs(parameters, inputs)
+
+
+def test_what_does_not_fit_is_judged_in_parts(module: nn.Module) -> None:
+    model, short = (kind(module, loss="cross_entropy") for kind in (fastif.TorchModel, ShortOfMemory))
+    examples = fastif.Examples(TEST)
+    for seen, expected in zip(*(judge(each, each.parameters, examples) for each in (short, model)), strict=True):
+        torch.testing.assert_close(seen, expected)
+
+
 def correction(module: nn.Module, **changes: Any) -> Correction:
     given: dict[str, Any] = {"examples": 8, "learning_rate": 1.0, "weight": 0.3, "most": 40, "every": 10}
     steps = Steps(**{**given, **changes.pop("steps", {})})

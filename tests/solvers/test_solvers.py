@@ -1,6 +1,8 @@
 """What every solver must do, and what each promises of its own."""
 
+import gc
 import warnings
+import weakref
 from typing import Any
 
 import pytest
@@ -33,6 +35,10 @@ CURVED: dict[str, Any] = {
     "cg": fastif.ConjugateGradient(tolerance=1e-10),
     "nystrom cg": fastif.ConjugateGradient(tolerance=1e-10, preconditioner_rank=8),
     "woodbury": fastif.Woodbury(),
+}
+DRAWN: dict[str, Any] = {
+    "lissa": fastif.LiSSA(depth=3, repeats=2, scale=50.0),
+    "paper": fastif.LiSSA.paper(depth=3, scale=50.0),
 }
 NAME = "transformer"
 
@@ -366,3 +372,18 @@ def test_one_preconditioner_is_used() -> None:
         fastif.ConjugateGradient(preconditioner_rank=3, preconditioner_rows=3)
     with pytest.raises(ConfigurationError, match="must not be negative"):
         fastif.ConjugateGradient(preconditioner_rows=-1)
+
+
+@pytest.mark.parametrize("solver", [*CURVED, *DRAWN])
+def test_what_was_prepared_is_gone_as_soon_as_nobody_holds_it(solver: str) -> None:
+    operator = operator_of(NAME)
+    gc.collect()
+    gc.disable()  # which does not know that a GPU is full
+    try:
+        prepared = {**CURVED, **DRAWN}[solver].prepare(operator)
+        prepared.solve(as_block(gradients(NAME, "queries"), operator), safe_damping(NAME, "gauss-newton"))
+        gone = weakref.ref(prepared)
+        del prepared
+        assert gone() is None
+    finally:
+        gc.enable()

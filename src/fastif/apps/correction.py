@@ -24,9 +24,11 @@ import torch
 from torch import Tensor, nn
 
 from fastif import ranking
+from fastif.batch import Batch
 from fastif.data import Examples
 from fastif.errors import ConfigurationError, ConvergenceError, DataError
 from fastif.explainer import Explainer
+from fastif.fitting import fitting
 from fastif.model import TorchModel
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress, silent
@@ -256,15 +258,18 @@ def judge(model: TorchModel, parameters: Parameters, examples: Examples) -> tupl
     """Return at these parameters, for each example, whether its largest output is its class, and its loss."""
     everyone = examples.everyone()
     order = everyone[examples.by_length(everyone)]
-    right, losses = [], []
+
+    def judged(batch: Batch) -> tuple[Tensor, Tensor]:
+        placed = model.place(batch)
+        outputs = model.outputs(parameters, placed.inputs)
+        return (outputs.argmax(dim=1) == placed.targets).cpu(), model.losses(outputs, placed.targets).cpu()
+
     with torch.no_grad():
-        for batch in examples.batches(BATCH_SIZE if model.device.type == "cpu" else GPU_BATCH_SIZE, order):
-            placed = model.place(batch)
-            outputs = model.outputs(parameters, placed.inputs)
-            losses.append(model.losses(outputs, placed.targets).cpu())
-            right.append((outputs.argmax(dim=1) == placed.targets).cpu())
+        batches = examples.batches(BATCH_SIZE if model.device.type == "cpu" else GPU_BATCH_SIZE, order)
+        found = [part for batch in batches for part in fitting(judged, batch)]
+    right, losses = (torch.cat(each) for each in zip(*found, strict=True))
     back = order.argsort()
-    return torch.cat(right)[back], torch.cat(losses)[back]
+    return right[back], losses[back]
 
 
 def accuracy_by(groups: Sequence[str], right: Tensor) -> dict[str, float]:

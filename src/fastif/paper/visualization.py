@@ -41,7 +41,7 @@ HEURISTICS = (LEXICAL, SUBSEQUENCE, CONSTITUENT)
 SLICES = (*HEURISTICS, MNLI)
 HANS_MODEL: Model = "hans"
 MODELS: tuple[Model, ...] = ("nli-2", HANS_MODEL)
-AT_ONCE = 400  # queries whose scores are one piece
+AT_ONCE = 200  # queries whose scores are one piece
 Part = dict[str, Any]
 
 

@@ -161,10 +161,10 @@ class PreparedPaperLiSSA:
             knobs, operator, runs = self.knobs, self.operator, len(self.runs)
             like = {name: tensor.new_empty(width, *tensor.shape) for name, tensor in operator.model.parameters.items()}
             right = vectors.shared(like, runs)
-            size = self._ids.shape[1] // runs
+            kept, factor = self._kept, -runs / (self._ids.shape[1] * knobs.scale)
 
-            def update(state: Block, image: Block) -> None:
-                vectors.advance(state, self._kept, right, image, -1 / (size * knobs.scale))
+            def update(state: Block, image: Block) -> None:  # knows no self: a cycle would keep all of it on a GPU
+                vectors.advance(state, kept, right, image, factor)
 
             self._made = right, Steps(operator, like, update, groups=runs, compiled=knobs.compile_steps)
         return self._made

@@ -1,5 +1,7 @@
 """One iteration for each slice of the anchors."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -39,6 +41,20 @@ def test_each_slice_is_walked_by_its_own_anchors_and_states_are_made_once() -> N
         for kind in ("helpful", "anchors"):
             torch.testing.assert_close(found[name].values(kind, "loss"), alone.values(kind, "loss"))  # type: ignore[arg-type]
     assert not torch.equal(found["fails"].values("anchors", "loss"), found["holds"].values("anchors", "loss"))
+
+
+def test_what_is_known_of_the_pool_is_found_once_for_all_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    prepare = fastif.Nearest.prepare
+
+    def counted(self: fastif.Nearest, *given: Any, **options: Any) -> Any:
+        made.append(self.k)
+        return prepare(self, *given, **options)
+
+    monkeypatch.setattr(fastif.Nearest, "prepare", counted)
+    model = fastif.TorchModel(nn.Linear(FEATURES, 2).double(), loss="cross_entropy")
+    found = by_anchor_slice(model, sets(), plan=Plan(steps=1, repeats=1, nearest=20), kinds=["helpful"])
+    assert (list(found), made) == (["fails", "holds"], [20])
 
 
 def test_what_has_no_slices_is_said() -> None:

@@ -1,7 +1,7 @@
 """The iteration once for each slice of the anchors: which slice has to be looked at to mend which.
 
 The paper's three by three on HANS: influence is computed for the anchors of one slice, and measured on all of them.
-What lies below the first trainable layer is computed once for all. Knows iterations and slices.
+What is known of the model and the pool is found once for all. Knows iterations and slices.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,9 +38,7 @@ def by_anchor_slice(
     found: dict[str, Courses] = {}
     for name in sorted(set(seen.anchors.slices)):
         held_out = None if seen.held_out is None else only_slice(seen.held_out, name)
-        part = Sets(seen.pool, only_slice(seen.anchors, name), seen.watched, held_out, seen.hessian_data)
-        walk = Iteration(model, part, plan=plan, options=options, keep=_named(keep, name), progress=progress)
-        found[name] = walk.run(kinds)
+        found[name] = whole.for_anchors(only_slice(seen.anchors, name), held_out, _named(keep, name)).run(kinds)
     return found
 
 

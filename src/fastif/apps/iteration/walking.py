@@ -5,8 +5,9 @@ after it was stopped, or that is to give the weights after some step, takes the 
 choosing the examples. Knows plans, weights and looks; which steps are worth keeping is not its business.
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from torch import Tensor
@@ -52,7 +53,7 @@ class Iteration:
 
     Args:
         model: a `TorchModel`, or anything with its methods. It is never changed.
-        sets: the data. As `iteration.sets` it is seen from above the frozen layers, and can be given to others so.
+        sets: the data; as `iteration.sets` it is seen from above the frozen layers.
         plan: the knobs.
         options: of the explainers (solver, damping, batch_size, precision, memory_budget, curvature, weight_decay,
             weight_decay_in), and prefix_cache. Steps are on the loss alone, whatever ranks them.
@@ -86,6 +87,13 @@ class Iteration:
             )
         self._watch = Watch(model, self.sets.watched, self.sets.held_out)
         self.ground = Ground(model, self.sets.pool, self.sets.hessian_data, self.plan, given)
+
+    def for_anchors(self, anchors: Examples, held_out: Examples | None, keep: Keep) -> "Iteration":
+        """Return the same for some of the anchors: what was found of the model and the pool is shared."""
+        other = copy.copy(self)
+        other.sets = replace(self.sets, anchors=anchors, held_out=held_out)
+        other._watch, other._keep = Watch(self.model, self.sets.watched, held_out), keep
+        return other
 
     def run(self, kinds: Sequence[Kind] = KINDS) -> Courses:
         """Walk for each kind, as often as the plan repeats, and return what was seen on the way."""
