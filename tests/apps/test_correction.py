@@ -62,7 +62,7 @@ class ShortOfMemory(fastif.TorchModel):
     """A model on a device that has no room for more than seven examples."""
 
     def outputs(self, parameters: Any, inputs: Any) -> Tensor:
-        if len(inputs) > 7:
+        if len(inputs[0]) > 7:
             raise torch.OutOfMemoryError
         return super().outputs(parameters, inputs)
 

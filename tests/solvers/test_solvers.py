@@ -376,12 +376,13 @@ def test_one_preconditioner_is_used() -> None:
 
 @pytest.mark.parametrize("solver", [*CURVED, *DRAWN])
 def test_what_was_prepared_is_gone_as_soon_as_nobody_holds_it(solver: str) -> None:
-    operator = operator_of(NAME)
+    curvature = "hessian" if solver in DRAWN else "gauss-newton"  # so that steps go through the model
+    operator = operator_of(NAME, curvature)
     gc.collect()
     gc.disable()  # which does not know that a GPU is full
     try:
         prepared = {**CURVED, **DRAWN}[solver].prepare(operator)
-        prepared.solve(as_block(gradients(NAME, "queries"), operator), safe_damping(NAME, "gauss-newton"))
+        prepared.solve(as_block(gradients(NAME, "queries"), operator), safe_damping(NAME, curvature))
         gone = weakref.ref(prepared)
         del prepared
         assert gone() is None
