@@ -407,6 +407,19 @@ def test_helpful_points_gain_more_than_random_ones_and_anchors(name, over, count
     assert judged(name, result).outcome is verdict
 
 
+@pytest.mark.parametrize(
+    ("over_anchors", "examples", "words"),
+    [
+        (0.001, 30_000, "A gain as large as the paper's, +2.5, is ruled out here."),
+        (0.001, 240, None),
+        (0.05, 30_000, None),
+    ],
+)
+def test_a_gain_that_is_surely_smaller_than_the_papers_is_told_whatever_its_sign(over_anchors, examples, words):
+    why = judged("correction-mnli", steps(0.05, over_anchors, is_sliced=True, examples=examples)).why
+    assert why.endswith(words) if words else "ruled out" not in why
+
+
 @pytest.mark.parametrize("is_sliced", [True, False])
 def test_gains_on_few_rows_are_as_unsure_as_the_rows(is_sliced):
     name = "correction-mnli" if is_sliced else "augmentation-anli"

@@ -45,7 +45,8 @@ def test_kept_rows_multiply_as_rows_do(name: str, share: float, monkeypatch: pyt
     if not can_be_kept(operator):
         pytest.skip("layers that cannot be captured")
     monkeypatch.setitem(kept_rows.GHOST_SHARE, "cpu", share)
-    monkeypatch.setattr(kept_rows, "BYTES", 2**12)  # a few rows at a time
+    monkeypatch.setattr(kept_rows, "BYTES", 2**12)  # a few units of a layer at a time
+    monkeypatch.setitem(kept_rows.TOGETHER, "cpu", 7)
     monkeypatch.setattr(formed, "CACHED_BYTES", 2**9)  # and a few outputs of a layer
     kept, dense = KeptRows(operator), rows_of(operator)
     assert kept.count == len(dense)
@@ -107,6 +108,26 @@ def test_what_it_will_take_is_told_from_a_few_examples() -> None:
                 seen[tensor.untyped_storage().data_ptr()] = tensor.nbytes
     assert 0.4 < told.bytes / sum(seen.values()) < 2.5
     assert told.products > 0
+
+
+def test_no_gradient_is_formed_twice_for_the_matrix_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator, entries, form = operator_of("mlp_dropout"), 0, Outer.gradients
+    rows = KeptRows(operator)
+
+    def counted(factor: Outer) -> Tensor:
+        nonlocal entries
+        made = form(factor)
+        entries += made.numel()
+        return made
+
+    monkeypatch.setattr(Outer, "gradients", counted)
+    monkeypatch.setitem(kept_rows.GHOST_SHARE, "cpu", 0.0)
+    monkeypatch.setitem(kept_rows.TOGETHER, "cpu", 4)
+    monkeypatch.setattr(kept_rows, "BYTES", 2**12)
+    rows.gram()
+    weights = [tensor.numel() for tensor in operator.model.parameters.values() if tensor.ndim == 2]
+    assert len(rows.counts) > 1
+    assert entries == rows.count * sum(weights)
 
 
 def test_what_is_formed_on_the_way_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:

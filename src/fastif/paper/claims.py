@@ -173,7 +173,9 @@ CLAIMS: tuple[Claim, ...] = (
         applications.lexical_overlap_dominates,
     ),
     *(
-        Claim(name, name, claim, _gain(name), picture, applications.helpful_gains_most)
+        Claim(
+            name, name, claim, _gain(name), picture, partial(applications.helpful_gains_most, papers=paper.GAINS[name])
+        )
         for name, claim, picture in (
             ("correction-mnli", paper.GAIN_CLAIMS["correction-mnli"], "accuracy"),
             ("augmentation-hans", paper.GAIN_CLAIMS["augmentation-hans"], "accuracy"),

@@ -6,6 +6,7 @@ many examples drawn at random would not. Knows factors, and neither operators no
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import torch
@@ -95,7 +96,7 @@ def _by_positions(factor: Factor) -> Tensor:
     return ((left @ left.mT) * (right @ right.mT)).sum(dim=(1, 2))
 
 
-def formed(factors: list[Factor]) -> Tensor:
+def formed(factors: Sequence[Factor]) -> Tensor:
     """Return rows of one parameter, multiplied out: the sums of their factors."""
     rows = factors[0].gradients()
     for factor in factors[1:]:

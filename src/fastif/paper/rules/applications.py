@@ -138,7 +138,7 @@ def lexical_overlap_dominates(result: Result) -> Verdict:
     )
 
 
-def helpful_gains_most(result: Result) -> Verdict:
+def helpful_gains_most(result: Result, papers: figures_of_the_paper.Gain) -> Verdict:
     """Accuracy after the last step: helpful above random, and above the anchors, by paired intervals.
 
     Where anchors are drawn slice by slice, each slice of anchors is measured on its own. Intervals of accuracy have the
@@ -159,13 +159,20 @@ def helpful_gains_most(result: Result) -> Verdict:
         return ", ".join(f"{in_words(change(measure, each), scale=scale, form=form)} over {each}" for each in others)
 
     others = ("random", "anchors")
-    gain = change("accuracy", changes.START)
+    gain, over_anchors = change("accuracy", changes.START), change("accuracy", "anchors")
     return Verdict(
         every(above(change("accuracy", each)) for each in others),
-        f"{100 * gain.mean:+.1f} points, {100 * change('accuracy', 'anchors').mean:+.1f} over the anchors",
+        f"{100 * gain.mean:+.1f} points, {100 * over_anchors.mean:+.1f} over the anchors",
         f"Accuracy of helpful: {in_words(gain, scale=100, form='+.1f')} from the start, {told('accuracy', others)}; "
-        f"its loss: {in_words(change('loss', changes.START))}, {told('loss', others)}.",
+        f"its loss: {in_words(change('loss', changes.START))}, {told('loss', others)}."
+        + _too_large((papers.helpful, gain), (papers.over_anchors, over_anchors)),
     )
+
+
+def _too_large(*gains: tuple[float, Interval]) -> str:
+    """Say which gains of the paper, in points, are beyond all of ours: that may be known where the sign is not."""
+    beyond = [f"+{points}" for points, found in gains if below(found, points / 100) is Outcome.HOLDS]
+    return f" A gain as large as the paper's, {' or '.join(beyond)}, is ruled out here." if beyond else ""
 
 
 def _most_error(result: Result, second: str) -> float:
