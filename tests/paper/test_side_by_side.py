@@ -130,7 +130,7 @@ def test_what_walks_has_parts(name):
     parts = experiment.parts(settings_for("full"))
     assert len(parts) == len(set(parts)) > 7
     models = experiment.models(settings_for("full"))
-    assert {checkpoint for _, checkpoint in models} == {checkpoint for checkpoint, _ in parts}
+    assert {checkpoint for _, checkpoint in models} == {checkpoint for checkpoint, *_ in parts}
 
 
 def test_what_does_not_walk_has_none():

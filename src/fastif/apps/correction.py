@@ -254,6 +254,11 @@ class Correction:
         return self._cache.view(self.model, examples, progress=self._progress)
 
 
+def batch_size(model: TorchModel) -> int:
+    """Return how many examples go through a model together, where only its outputs are looked at."""
+    return BATCH_SIZE if model.device.type == "cpu" else GPU_BATCH_SIZE
+
+
 def judge(model: TorchModel, parameters: Parameters, examples: Examples) -> tuple[Tensor, Tensor]:
     """Return at these parameters, for each example, whether its largest output is its class, and its loss."""
     everyone = examples.everyone()
@@ -265,7 +270,7 @@ def judge(model: TorchModel, parameters: Parameters, examples: Examples) -> tupl
         return (outputs.argmax(dim=1) == placed.targets).cpu(), model.losses(outputs, placed.targets).cpu()
 
     with torch.no_grad():
-        batches = examples.batches(BATCH_SIZE if model.device.type == "cpu" else GPU_BATCH_SIZE, order)
+        batches = examples.batches(batch_size(model), order)
         found = [part for batch in batches for part in fitting(judged, batch)]
     right, losses = (torch.cat(each) for each in zip(*found, strict=True))
     back = order.argsort()

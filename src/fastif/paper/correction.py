@@ -24,13 +24,14 @@ from fastif.paper.endings import Ends, ends_of, joined
 from fastif.paper.models import TaskModel
 from fastif.paper.ranked_walks import SAME, Ranking, with_unranked
 from fastif.paper.settings import CorrectionSettings, Model, Settings
+from fastif.paper.sources import CONSTITUENT, LEXICAL, SUBSEQUENCE
 from fastif.paper.variants import PAPERS, Variant
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Read = Callable[[Data], TextTable]
-Part = tuple[int, Variant]  # a checkpoint, and how points are ranked
+Part = tuple[int, Variant, str | None]  # a checkpoint, how points are ranked, and a slice of the anchors
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Correction:
         test: the rows that results are of.
         original: other rows of the kind that the model was trained on.
         pool: new rows to take steps on; None for those it was trained on.
-        by_slice: walk once for each slice of the anchors.
+        slices: of the anchors, for each of which is walked once; none where all anchors are one.
         by_premise: anchors, pool and test may not share a premise.
     """
 
@@ -72,7 +73,7 @@ class Correction:
     test: Read
     original: Read
     pool: Read | None = None
-    by_slice: bool = True
+    slices: tuple[str, ...] = (CONSTITUENT, LEXICAL, SUBSEQUENCE)
     by_premise: bool = False
 
     def run(self, context: Context, /) -> dict[str, Any]:
@@ -85,14 +86,14 @@ class Correction:
         for checkpoint in range(wanted.checkpoints):
             model = context.model(self.model, checkpoint)
             notes += _checked(model, tables)
-            papers, ends_here = self.make(context, (checkpoint, PAPERS))
+            papers, ends_here = self.make(context, (checkpoint, PAPERS, None))
             for anchors, courses in papers.items():
                 found.setdefault(anchors, []).append(courses)
                 ends.setdefault(anchors, []).append(ends_here[anchors])
             if wanted.variants and checkpoint == 0:  # the paper's ranking too, with what variants have
                 variants[SAME] = changes.summed_up(_beside(papers, papers, wanted.variant_repeats))
             for variant in wanted.variants if checkpoint == 0 else ():
-                other, _ = self.make(context, (checkpoint, variant))
+                other, _ = self.make(context, (checkpoint, variant, None))
                 variants[variant.name] = changes.summed_up(_beside(papers, other, wanted.variant_repeats))
         walks = {anchors: Courses.joined(each) for anchors, each in found.items()}
         return {
@@ -116,23 +117,26 @@ class Correction:
         }
 
     def parts(self, settings: Settings, /) -> list[Part]:
-        """Return the walks that do not need each other: of each checkpoint, and of each other ranking."""
-        wanted = self._wanted(settings)
-        papers = [(checkpoint, PAPERS) for checkpoint in range(wanted.checkpoints)]
-        return papers + [(0, variant) for variant in wanted.variants]
+        """Return the walks that do not need each other: of each checkpoint and slice, and of each other ranking."""
+        wanted, slices = self._wanted(settings), self.slices or (None,)
+        papers = [(checkpoint, PAPERS, name) for checkpoint in range(wanted.checkpoints) for name in slices]
+        return papers + [(0, variant, name) for variant in wanted.variants for name in slices]
 
     def models(self, settings: Settings, /) -> list[tuple[Model, int]]:
         """Return the models that are walked from."""
         return [(self.model, checkpoint) for checkpoint in range(self._wanted(settings).checkpoints)]
 
     def make(self, context: Context, part: Part, /) -> tuple[dict[str, Courses], dict[str, Ends]]:
-        """Walk from a checkpoint with a ranking, and look at every row of the test set where the paper's walks end."""
-        checkpoint, variant = part
+        """Walk from a checkpoint with a ranking, and look at every row of the test set where the paper's walks end.
+
+        For one slice of the anchors, or (None) for all there are.
+        """
+        checkpoint, variant, only = part
         model, tables = context.model(self.model, checkpoint), self._tables(context)
         ranking = Ranking(context, self._wanted(context.settings), variant)
         other = "" if variant == PAPERS else f", {variant.name}"
         keep = partial(_kept, context, f"checkpoint {checkpoint}{other}")
-        walks = self._walks(model, tables, ranking, keep)
+        walks = self._walks(model, tables, ranking, keep, only)
         if variant != PAPERS:
             return walks, {}
         return walks, {
@@ -161,7 +165,9 @@ class Correction:
             check_no_shared_premise(made.anchors, made.test, *([] if pool is None else [pool]))
         return made
 
-    def _walks(self, model: TaskModel, tables: Tables, ranking: Ranking, keep: Keep) -> dict[str, Courses]:
+    def _walks(
+        self, model: TaskModel, tables: Tables, ranking: Ranking, keep: Keep, only: str | None
+    ) -> dict[str, Courses]:
         watched = {"test": tables.test, "validation": tables.anchors, "original": replace(tables.original, slices=None)}
         sets = _sets(model, tables, {name: model.examples(table) for name, table in watched.items()})
         known: dict[str, Any] = {
@@ -172,8 +178,9 @@ class Correction:
         }
         with warnings.catch_warnings():  # the paper's depth leaves a residual, and that is what is reproduced
             warnings.simplefilter("ignore", fastif.ConvergenceWarning)
-            if self.by_slice:
-                return by_anchor_slice(model.classifier, sets, kinds=ranking.kinds, **known)
+            if self.slices:
+                some = None if only is None else [only]
+                return by_anchor_slice(model.classifier, sets, kinds=ranking.kinds, only=some, **known)
             return {changes.ALL: Iteration(model.classifier, sets, **known).run(ranking.kinds)}
 
     def _ends(
@@ -181,7 +188,7 @@ class Correction:
     ) -> Ends:
         """Look at the rows of the test set at the ends of the walks for some anchors."""
         sets = _sets(model, tables, {changes.TEST: model.examples(tables.test)})
-        if self.by_slice:
+        if self.slices:
             sets = replace(sets, anchors=only_slice(sets.anchors, anchors))
         iteration = Iteration(model.classifier, sets, plan=ranking.plan(len(sets.pool)), options=ranking.options)
         return ends_of(iteration, courses, changes.TEST, lambda name, make: keep(f"{anchors}: {name}", make))
@@ -246,6 +253,6 @@ augmentation_anli = Correction(
     test=Data.anli_test,
     original=lambda data: data.nli_dev(3),
     pool=Data.anli_pool,
-    by_slice=False,
+    slices=(),
     by_premise=True,
 )

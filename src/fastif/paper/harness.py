@@ -280,11 +280,11 @@ class _Worker:
 def caption(about: Mapping[str, Any]) -> str:
     """Return what the figures of a result depend on, in a line or two."""
     where, data = about["environment"], about["data"]
-    models = "; ".join(
-        f"{each['name']}: {each['base']}, {each['trained']} ({each['trained_parameters']:,} parameters), "
-        f"{each['examples']:,} training examples"
-        for each in about["models"]
-    )
+    alike: dict[str, list[str]] = {}
+    for each in about["models"]:
+        words = f"{each['base']}, {each['trained']} ({each['trained_parameters']:,} parameters), "
+        alike.setdefault(f"{words}{each['examples']:,} training examples", []).append(each["name"])
+    models = "; ".join(f"{', '.join(names)}: {words}" for words, names in alike.items())
     return (
         f"Scale {about['request']['settings']['scale']}, seed {about['request']['seed']}. {models}. "
         f"Data: {data['source']}. {where['hardware']}, {where['threads']} threads, torch {where['torch']}, fastif "

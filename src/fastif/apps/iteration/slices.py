@@ -23,20 +23,21 @@ def by_anchor_slice(
     *,
     plan: Plan | None = None,
     kinds: Sequence[Kind] = KINDS,
+    only: Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
     keep: Keep = nothing_kept,
     progress: Progress = silent,
 ) -> dict[str, Courses]:
     """Walk once for each slice of the anchors, in the order of their names; all else is the same for all.
 
-    Held-out anchors must have the same slices, if there are such.
+    Held-out anchors must have the same slices, if there are such. `only` some of the slices are walked for, if given.
     """
     whole = Iteration(model, sets, plan=plan, options=options, progress=progress)
     seen = whole.sets
     if seen.anchors.slices is None:
         raise ConfigurationError("the anchors have no slices. Give them as fastif.Examples(..., slices=...).")
     found: dict[str, Courses] = {}
-    for name in sorted(set(seen.anchors.slices)):
+    for name in sorted(set(seen.anchors.slices if only is None else only)):
         held_out = None if seen.held_out is None else only_slice(seen.held_out, name)
         found[name] = whole.for_anchors(only_slice(seen.anchors, name), held_out, _named(keep, name)).run(kinds)
     return found

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fastif import ranking
-from fastif.apps.correction import Parameters
+from fastif.apps.correction import Parameters, batch_size
 from fastif.apps.iteration.plan import Kind, Plan
 from fastif.candidates import Nearest, Neighbours
 from fastif.curvature import CurvatureOperator
@@ -95,7 +95,8 @@ class Ground:
     def neighbours(self) -> Neighbours:
         """The keys of the pool at the start, for those that are ranked nearest alone."""
         assert self.plan.nearest is not None
-        return Nearest(self.plan.nearest, by=self.plan.nearest_by).prepare(self.model, self.pool)
+        nearest = Nearest(self.plan.nearest, by=self.plan.nearest_by)
+        return nearest.prepare(self.model, self.pool, batch_size=batch_size(self.model))
 
     def candidates(self, anchors: Examples) -> Tensor | str:
         """Return which examples are ranked: those nearest to the mean of the anchors, or all."""
