@@ -37,9 +37,9 @@ def find_route(model: Model, data: Examples, ids: Tensor | None = None) -> Route
     """Plan the capture, and compare with forward mode on a few examples along a random direction."""
     few = range(min(CHECKED_EXAMPLES, len(data))) if ids is None else ids[:CHECKED_EXAMPLES]
     batch = model.place(data.batch(few))
-    directions = vectors.random(model.parameters, 1, seed=0)
 
     def compare(plan: Plan) -> tuple[Tensor, Tensor]:
+        directions = vectors.random(model.parameters, 1, seed=0)
         seen = captured_scores(model, batch, directions, plan, dense_product)
         return seen, directional_derivatives(model, batch, directions)
 
