@@ -6,6 +6,7 @@ examples go together as a share of its memory holds. Knows factors; what is mult
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -29,44 +30,46 @@ def formed_products(factor: Outer, directions: Tensor, *, part: float) -> Tensor
     tensor([[9.],
             [3.]])
     """
-    units, examples = at_once(factor, part)
+    outputs, examples = at_once(factor, part)
     total = directions.new_zeros(len(directions), len(factor.left), dtype=wide(directions.dtype))
-    by_unit = directions.reshape(len(directions), factor.units, -1)
-    for cut in cuts(factor.units, units):
-        some, parts = by_unit[:, cut].flatten(1), factor.of_units(cut).split(examples)
+    by_output = directions.reshape(len(directions), _outputs(factor), -1)
+    for cut in _cuts(factor, outputs):
+        some, parts = by_output[:, cut].flatten(1), _of_outputs(factor, cut).split(examples)
         total += torch.cat([wide_product(some, each.gradients()) for each in parts], dim=1)
     return total
 
 
 def add_formed_sums(total: Tensor, factor: Outer, weights: Tensor, *, part: float) -> None:
     """Add to a contiguous total (K, ...) the sums of examples' gradients, with each of the weights (K, examples)."""
-    units, examples = at_once(factor, part)
-    by_unit = total.view(len(total), factor.units, -1)
-    for cut in cuts(factor.units, units):
-        sums, parts = by_unit[:, cut].view(len(total), -1), factor.of_units(cut).split(examples)
+    outputs, examples = at_once(factor, part)
+    by_output = total.view(len(total), _outputs(factor), -1)
+    for cut in _cuts(factor, outputs):
+        sums, parts = by_output[:, cut].view(len(total), -1), _of_outputs(factor, cut).split(examples)
         for each, theirs in zip(parts, weights.split(examples, dim=1), strict=True):
             sums.addmm_(theirs, each.gradients())
 
 
 def at_once(factor: Outer, part: float, examples: int | None = None) -> tuple[int, int]:
-    """Return for how many units of a layer, and for how many of the examples, gradients are formed together."""
-    bytes_each = bytes_of_unit(factor)
+    """Return for how many outputs of a layer, and for how many of the examples, gradients are formed together."""
+    outputs, bytes_each = _outputs(factor), max(1, factor.right.shape[3] * factor.left.element_size())
     most = len(factor.left) if examples is None else examples
     if factor.left.is_cuda or factor.left.shape[2] > 1:
-        fit = max(1, memory.share(factor.left.device, part, BYTES) // max(1, factor.units * bytes_each))
-        return factor.units, min(most, fit // ALIGNED * ALIGNED or fit)
+        fit = max(1, memory.share(factor.left.device, part, BYTES) // max(1, outputs * bytes_each))
+        return outputs, min(most, fit // ALIGNED * ALIGNED or fit)
     together = max(1, min(ALIGNED, most, CACHED_BYTES // bytes_each))
-    return min(factor.units, max(1, CACHED_BYTES // (together * bytes_each))), together
+    return min(outputs, max(1, CACHED_BYTES // (together * bytes_each))), together
 
 
-def bytes_of_unit(factor: Outer) -> int:
-    """Return the bytes of a unit of one example's gradient."""
-    grouped = factor.left.shape[2] > 1
-    each = factor.right.shape[3] * (factor.left.shape[3] if grouped else 1)
-    return max(1, each * factor.left.element_size())
+def _outputs(factor: Outer) -> int:
+    """Return how many outputs the layer has, of all groups."""
+    return factor.left.shape[2] * factor.left.shape[3]
 
 
-def cuts(units: int, at_once: int) -> Iterator[slice]:
-    """Yield the units, so many at a time."""
-    for start in range(0, units, at_once):
-        yield slice(start, start + at_once)
+def _cuts(factor: Outer, outputs: int) -> Iterator[slice]:
+    for start in range(0, _outputs(factor), outputs):
+        yield slice(start, start + outputs)
+
+
+def _of_outputs(factor: Outer, cut: slice) -> Outer:
+    """Return the factor for some outputs alone; groups are not cut."""
+    return factor if factor.left.shape[2] > 1 else replace(factor, left=factor.left[..., cut])

@@ -38,8 +38,8 @@ class Pieces:
     def solve(self, solver: PreparedSolver, block: Block, damping: float, *, samples: bool) -> list[Solution]:
         """Solve for a block of vectors, or for parts of it where memory runs out.
 
-        Unless `samples` are wanted, the several estimates that a solution is the mean of are let go of part by part:
-        they take times as much as itself.
+        Unless `samples` are wanted, the several estimates that a solution is the mean of, which take several times as
+        much as itself, are let go of part by part.
         """
         solve = partial(self._solved, solver, damping=damping, samples=samples)
         if not self._may_cut:

@@ -13,8 +13,10 @@ import pytest
 
 from fastif.apps.iteration.weights import AtWeights
 from fastif.errors import FastifError
+from fastif.paper.data import Data
 from fastif.paper.experiments import find
 from fastif.paper.harness import InParts, Laboratory
+from fastif.paper.made_up import MadeUp
 from fastif.paper.scales import settings_for
 from fastif.paper.side_by_side import side_by_side
 
@@ -131,6 +133,16 @@ def test_what_walks_has_parts(name):
     assert len(parts) == len(set(parts)) > 7
     models = experiment.models(settings_for("full"))
     assert {checkpoint for _, checkpoint in models} == {checkpoint for checkpoint, *_ in parts}
+
+
+@pytest.mark.parametrize("name", ["correction-mnli", "augmentation-hans", "augmentation-anli"])
+def test_parts_are_of_the_slices_that_anchors_have(name):
+    (experiment,) = find(name)
+    anchors = experiment.anchors(Data(MadeUp(0), settings_for("smoke").sizes, 0))
+    assert set(experiment.slices) == (set(anchors.slices) if experiment.slices else set())
+    assert {slice_name for *_, slice_name in experiment.parts(settings_for("smoke"))} == set(
+        experiment.slices or [None]
+    )
 
 
 def test_what_does_not_walk_has_none():

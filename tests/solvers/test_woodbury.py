@@ -1,6 +1,8 @@
 """Woodbury: what it keeps, what it makes of that, and what it says where it cannot."""
 
 import warnings
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from torch import Tensor, nn
 
 import fastif
 from fastif import formed, vectors
-from fastif.capture import Outer
+from fastif.capture import Factor, Outer
 from fastif.curvature import CurvatureOperator
 from fastif.errors import (
     ConfigurationError,
@@ -18,7 +20,7 @@ from fastif.errors import (
     NonFiniteError,
     SingularMatrixError,
 )
-from fastif.solvers import kept_rows
+from fastif.solvers import row_products
 from fastif.solvers.demand import can_be_kept, demand, formed_bytes
 from fastif.solvers.kept_rows import KeptRows
 from tests.problems import CORE_NAMES, as_block, gradients, matrix, operator_of, relative_error
@@ -44,9 +46,9 @@ def test_kept_rows_multiply_as_rows_do(name: str, share: float, monkeypatch: pyt
     operator = operator_of(name)
     if not can_be_kept(operator):
         pytest.skip("layers that cannot be captured")
-    monkeypatch.setitem(kept_rows.GHOST_SHARE, "cpu", share)
-    monkeypatch.setattr(kept_rows, "BYTES", 2**12)  # a few units of a layer at a time
-    monkeypatch.setitem(kept_rows.TOGETHER, "cpu", 7)
+    monkeypatch.setitem(row_products.GHOST_SHARE, "cpu", share)
+    monkeypatch.setattr(row_products, "BYTES", 2**12)  # a few units of a layer at a time
+    monkeypatch.setitem(row_products.TOGETHER, "cpu", 7)
     monkeypatch.setattr(formed, "CACHED_BYTES", 2**9)  # and a few outputs of a layer
     kept, dense = KeptRows(operator), rows_of(operator)
     assert kept.count == len(dense)
@@ -121,13 +123,52 @@ def test_no_gradient_is_formed_twice_for_the_matrix_of_rows(monkeypatch: pytest.
         return made
 
     monkeypatch.setattr(Outer, "gradients", counted)
-    monkeypatch.setitem(kept_rows.GHOST_SHARE, "cpu", 0.0)
-    monkeypatch.setitem(kept_rows.TOGETHER, "cpu", 4)
-    monkeypatch.setattr(kept_rows, "BYTES", 2**12)
+    monkeypatch.setitem(row_products.GHOST_SHARE, "cpu", 0.0)
+    monkeypatch.setitem(row_products.TOGETHER, "cpu", 4)
+    monkeypatch.setattr(row_products, "BYTES", 2**12)
     rows.gram()
     weights = [tensor.numel() for tensor in operator.model.parameters.values() if tensor.ndim == 2]
     assert len(rows.counts) > 1
     assert entries == rows.count * sum(weights)
+
+
+def convolutions() -> CurvatureOperator:
+    """Groups of many outputs, and many groups of one output."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv1d(4, 12, 3, groups=2), nn.Tanh(), nn.Conv1d(12, 12, 2, groups=12), nn.Flatten(), nn.Linear(48, 3)
+    ).double()
+    data = fastif.Examples((torch.randn(40, 4, 7, dtype=torch.float64), torch.arange(40) % 3))
+    return CurvatureOperator(fastif.TorchModel(network, loss="cross_entropy"), data, batch_size=13)
+
+
+@pytest.mark.parametrize("make", [convolutions, lambda: operator_of("transformer")], ids=["grouped", "transformer"])
+def test_what_is_formed_for_the_matrix_of_rows_keeps_to_its_memory(
+    make: Callable[[], CurvatureOperator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = make()
+    rows, form, alive, most = KeptRows(operator), row_products.formed, 0, 0
+
+    def gone(size: int) -> None:
+        nonlocal alive
+        alive -= size
+
+    def watched(factors: Sequence[Factor]) -> Tensor:
+        nonlocal alive, most
+        made = form(factors)
+        alive += made.nbytes
+        most = max(most, alive)
+        weakref.finalize(made, gone, made.nbytes)
+        return made
+
+    monkeypatch.setattr(row_products, "formed", watched)
+    monkeypatch.setitem(row_products.GHOST_SHARE, "cpu", 0.0)
+    wide = max(tensor.shape[0] for tensor in operator.model.parameters.values())  # a bias is not cut
+    into = max(tensor[0].numel() for tensor in operator.model.parameters.values())
+    monkeypatch.setattr(row_products, "BYTES", 8 * rows.count * max(wide, 2 * into))
+    assert relative_error(rows.gram(), rows_of(operator) @ rows_of(operator).T) < 1e-12
+    assert 0 < most <= row_products.BYTES
+    assert most < 8 * rows.count * max(tensor.numel() for tensor in operator.model.parameters.values())
 
 
 def test_what_is_formed_on_the_way_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,7 +255,7 @@ class Correction:
 
 
 def batch_size(model: TorchModel) -> int:
-    """Return how many examples go through a model together, where only its outputs are looked at."""
+    """Return how many examples go through a model together, where little is kept of each."""
     return BATCH_SIZE if model.device.type == "cpu" else GPU_BATCH_SIZE
 
 

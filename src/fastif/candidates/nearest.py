@@ -20,6 +20,7 @@ from fastif.candidates.recall import sample_size
 from fastif.candidates.selection import PerQuery
 from fastif.data import Examples
 from fastif.errors import ConfigurationError, DataError
+from fastif.fitting import fitting
 from fastif.keeping import Tensors
 from fastif.losses import PerExample
 from fastif.model import TorchModel
@@ -165,7 +166,7 @@ class Neighbours:
     def _keys(self, train: Examples, batch_size: int, progress: Progress) -> Iterator[Keys]:
         for batch in train.batches(batch_size):
             progress("indexing", int(batch.ids[0]), len(train))
-            yield self._maker.key(self._model.place(batch), self._model.losses)
+            yield from fitting(lambda some: self._maker.key(self._model.place(some), self._model.losses), batch)
         progress("indexing", len(train), len(train))
 
 

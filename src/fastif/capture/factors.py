@@ -47,22 +47,6 @@ class Outer:
         written_for_nothing = positions == 1 and self.left.is_cuda  # a gradient as long as its products
         return (directions - 1) * positions >= GHOST_POSITIONS and not written_for_nothing
 
-    @property
-    def units(self) -> int:
-        """Into how many parts gradients can be cut: the outputs of a layer, or its groups where it has several."""
-        return self.left.shape[3] if self.left.shape[2] == 1 else self.left.shape[2]
-
-    def of_units(self, some: slice) -> "Outer":
-        """Return the factor of the gradients in some of these parts, which lie side by side in a gradient.
-
-        >>> whole = Outer("w", torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([[[[3.0, 4.0]]]]))
-        >>> whole.gradients(), whole.of_units(slice(1, 2)).gradients()
-        (tensor([[3., 4., 6., 8.]]), tensor([[6., 8.]]))
-        """
-        if self.left.shape[2] == 1:
-            return Outer(self.name, self.left[..., some], self.right)
-        return Outer(self.name, self.left[:, :, some], self.right[:, :, some])
-
     def rows(self, start: int, stop: int) -> "Outer":
         """Return this factor for some of the examples."""
         return Outer(self.name, self.left[start:stop], self.right[start:stop])

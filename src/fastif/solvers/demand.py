@@ -10,8 +10,8 @@ from fastif import memory
 from fastif.capture import Factor, Lookup, Outer
 from fastif.curvature import CurvatureOperator
 from fastif.factored import can_be_factored
-from fastif.formed import at_once, bytes_of_unit
-from fastif.solvers.kept_rows import PART, ghost_is_sooner
+from fastif.formed import at_once
+from fastif.solvers.row_products import PART, ghost_is_sooner
 
 FEW = 4  # examples from which the memory of all is told
 # What may be kept: rows, for the sake of their eigenvectors; multiplications of the matrix of rows, so that it takes a
@@ -62,8 +62,8 @@ def formed_bytes(operator: CurvatureOperator, width: int, rows: int) -> int:
     """Return the bytes of gradients that a product with so many vectors forms at one time, of batches of so many."""
     _, factors = _of_few(operator)
     sooner = [factor for factor in factors if isinstance(factor, Outer) and factor.is_sooner_formed(width)]
-    sizes = ((at_once(factor, PART, rows), bytes_of_unit(factor)) for factor in sooner)
-    return max((units * examples * each for (units, examples), each in sizes), default=0)
+    sizes = ((at_once(factor, PART, rows), factor.right.shape[3] * factor.right.element_size()) for factor in sooner)
+    return max((outputs * examples * each for (outputs, examples), each in sizes), default=0)
 
 
 def _of_few(operator: CurvatureOperator) -> tuple[Tensor, Sequence[Factor]]:

@@ -6,34 +6,22 @@ memory, $A v$, $A^\top u$ and $A A^\top$ need no pass through the model. Knows a
 multiplied; nothing of damping.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from fastif import memory, vectors
+from fastif import vectors
 from fastif.batch import Batch
 from fastif.capture import Factor, Outer
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError
 from fastif.factored import add_weighted_sums, inner_products
 from fastif.fitting import fitting
-from fastif.formed import add_formed_sums, bytes_of_unit, cuts, formed_products
-from fastif.precision import wide_product
-from fastif.solvers.strong_rows import Chunk, Strongest, formed
+from fastif.formed import add_formed_sums, formed_products
+from fastif.solvers.row_products import PART, Piece, in_pieces, row_products
+from fastif.solvers.strong_rows import Chunk, Strongest
 from fastif.vectors import Block
-
-# What gradients that are formed may take: for the matrix of rows on a CPU, and for everything of a GPU's memory.
-BYTES, PART = 2**28, 0.1
-# Rows that are multiplied with as many others. Half of the matrix is never made, but for these parts of its diagonal.
-TOGETHER = {"cpu": 128, "cuda": 1024}
-# Two rows are multiplied by their factors in T T' (o + i) products for a weight of o x i, formed in o i, where
-# gradients are made and read besides: up to so many times o i the former is sooner.
-GHOST_SHARE = {"cpu": 4.0, "cuda": 0.1}
-
-
-Ends = tuple[int, int]
 
 
 class KeptRows:
@@ -109,105 +97,18 @@ class KeptRows:
         done, size = 0, self.operator.size
         for name, tensor in parameters.items():
             self.operator.progress("curvature matrix", done, size)
-            for (start, stop), (other, end), product in _products(list(self._pieces(name))):
+            for (start, stop), (other, end), product in row_products(list(self._pieces(name))):
                 gram[start:stop, other:end] += product
             done += tensor.numel()
         self.operator.progress("curvature matrix", size, size)
         return torch.tril(gram) + torch.tril(gram, -1).T
 
-    def _pieces(self, name: str) -> Iterator["_Piece"]:
-        """Yield the factors of one parameter, those of some rows at a time."""
+    def _pieces(self, name: str) -> Iterator[Piece]:
+        """Yield all rows of one parameter."""
         start = 0
         for chunk, count in zip(self._chunks, self.counts, strict=True):
-            factors = chunk.get(name, [])
-            outers = [factor for factor in factors if isinstance(factor, Outer)]
-            if factors and len(outers) == len(factors):
-                together = TOGETHER["cuda" if outers[0].left.is_cuda else "cpu"]
-                for first in range(0, count, together):
-                    rows = [outer.rows(first, first + together) for outer in outers]
-                    yield _Piece(start + first, len(rows[0].left), rows)
-            elif factors:  # as long as the layer is wide
-                yield _Piece(start, count, factors)
+            yield from in_pieces(chunk.get(name, []), start, count)
             start += count
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """Some rows of one parameter: the number of the first, how many they are, and their factors."""
-
-    start: int
-    count: int
-    factors: Sequence[Factor]
-
-    @property
-    def ends(self) -> Ends:
-        """The numbers of its first row, and of the first after it."""
-        return self.start, self.start + self.count
-
-    @property
-    def outer(self) -> Outer | None:
-        """The factor that all of it is made of, if it is one of a weight."""
-        (first, *others) = self.factors
-        return first if isinstance(first, Outer) and not others else None
-
-    def formed(self, some: slice) -> Tensor:
-        """Return some units of the rows, multiplied out."""
-        return formed([each.of_units(some) if isinstance(each, Outer) else each for each in self.factors])
-
-
-def _products(pieces: list[_Piece]) -> Iterator[tuple[Ends, Ends, Tensor]]:
-    """Yield inner products of the rows of one parameter with those up to them: a sum for each pair of pieces.
-
-    Where it is sooner they come from factors. Of the others gradients are formed, in some units for all rows at a time,
-    so that none is formed twice.
-    """
-    to_form: list[tuple[_Piece, _Piece]] = []
-    for number, one in enumerate(pieces):
-        for two in pieces[: number + 1]:
-            if one.outer is not None and two.outer is not None and ghost_is_sooner(one.outer, two.outer):
-                yield one.ends, two.ends, _ghost(one.outer, two.outer)
-            else:
-                to_form.append((one, two))
-    involved = {piece.start: piece for pair in to_form for piece in pair}
-    for some in _cuts(list(involved.values())):
-        rows = {start: piece.formed(some) for start, piece in involved.items()}
-        for one, two in to_form:
-            yield one.ends, two.ends, wide_product(rows[one.start], rows[two.start])
-
-
-def _cuts(pieces: list[_Piece]) -> Iterator[slice]:
-    """Yield the units of a parameter, as many at a time as all rows may be formed in."""
-    if not pieces:
-        return
-    first = pieces[0].factors[0]
-    if not all(isinstance(each, Outer) for piece in pieces for each in piece.factors):
-        yield slice(None)
-        return
-    assert isinstance(first, Outer)
-    bytes_each = bytes_of_unit(first) * sum(piece.count for piece in pieces)
-    yield from cuts(first.units, max(1, memory.share(first.left.device, PART, BYTES) // bytes_each))
-
-
-def ghost_is_sooner(one: Outer, two: Outer) -> bool:
-    """Whether inner products are sooner had from the factors of two rows than from their gradients."""
-    if one.left.shape[2] > 1:
-        return False
-    positions = one.left.shape[1] * two.left.shape[1]
-    out, into = one.left.shape[3], one.right.shape[3]
-    return positions * (out + into) <= GHOST_SHARE["cuda" if one.left.is_cuda else "cpu"] * out * into
-
-
-def _ghost(one: Outer, two: Outer) -> Tensor:
-    """Return the inner products of the gradients of all pairs of rows, none of which is formed."""
-    positions, (others, their) = one.left.shape[1], two.left.shape[:2]
-    a_row = 2 * positions * others * their * one.left.element_size()
-    products = []
-    for some in one.split(max(1, memory.share(one.left.device, PART, BYTES) // a_row)):
-        left, right = (
-            (getattr(some, side).flatten(0, 2) @ getattr(two, side).flatten(0, 2).T) for side in ("left", "right")
-        )
-        products.append(left.mul_(right).view(-1, positions, others, their).sum(dim=(1, 3)))
-    return torch.cat(products)
 
 
 def _multiplied(factor: Factor, some: Tensor) -> Tensor:

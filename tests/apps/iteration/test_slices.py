@@ -41,6 +41,12 @@ def test_each_slice_is_walked_by_its_own_anchors_and_states_are_made_once() -> N
         for kind in ("helpful", "anchors"):
             torch.testing.assert_close(found[name].values(kind, "loss"), alone.values(kind, "loss"))  # type: ignore[arg-type]
     assert not torch.equal(found["fails"].values("anchors", "loss"), found["holds"].values("anchors", "loss"))
+    names = set(kept)
+    kept.clear()
+    some = by_anchor_slice(model, sets(), plan=plan, kinds=["helpful", "anchors"], keep=keep, only=["holds"])  # type: ignore[arg-type]
+    assert list(some) == ["holds"]
+    assert set(kept) == {name for name in names if name.startswith("anchors of holds")}
+    torch.testing.assert_close(some["holds"].values("helpful", "loss"), found["holds"].values("helpful", "loss"))
 
 
 def test_what_is_known_of_the_pool_is_found_once_for_all_slices(monkeypatch: pytest.MonkeyPatch) -> None:

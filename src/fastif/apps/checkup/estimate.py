@@ -34,7 +34,7 @@ from fastif.resources import VECTORS_IN_A_SOLVE, Resources
 from fastif.scoring.rest import DIRECTIONS_BY_GRADIENT
 from fastif.solvers.demand import demand, formed_bytes
 from fastif.solvers.exact import Exact, dual_size, memory_needed, rows_are_cheaper
-from fastif.solvers.kept_rows import BYTES
+from fastif.solvers.row_products import BYTES
 from fastif.solvers.woodbury import VECTORS_HELD, Woodbury
 
 PROBES = 4  # vectors of the search for the damping
