@@ -373,9 +373,9 @@ def test_lexical_overlap_has_the_most_on_every_slice(lexical, queries, verdict):
     assert judged("lexical-overlap", result).outcome is verdict
 
 
-def steps(over_random, over_anchors, *, is_sliced=True, count=3, examples=30_000, half=0.02):
+def steps(over_random, over_anchors, *, is_sliced=True, count=3, examples=30_000, half=0.02, gain=0.05):
     """Accuracies that start at 0.5 and gain 0.05 by helpful points; so much more than by the others."""
-    gains = {"helpful": 0.05, "random": 0.05 - over_random, "anchors": 0.05 - over_anchors}
+    gains = {"helpful": gain, "random": gain - over_random, "anchors": gain - over_anchors}
     pairs = [*((kind, "start", gain) for kind, gain in gains.items())]
     pairs += [("helpful", "random", over_random), ("helpful", "anchors", over_anchors)]
     own = {"anchors": None, "set": None, "part": "own slice"}
@@ -418,6 +418,22 @@ def test_helpful_points_gain_more_than_random_ones_and_anchors(name, over, count
 def test_a_gain_that_is_surely_smaller_than_the_papers_is_told_whatever_its_sign(over_anchors, examples, words):
     why = judged("correction-mnli", steps(0.05, over_anchors, is_sliced=True, examples=examples)).why
     assert why.endswith(words) if words else "ruled out" not in why
+
+
+@pytest.mark.parametrize(
+    ("gain", "over_anchors", "verdict", "by_size"),
+    [
+        (0.01, 0.001, FAILS, True),
+        (0.05, 0.001, UNKNOWN, False),  # 5.8 may be
+        (0.01, 0.03, HOLDS, False),  # by its sign, whatever its size
+        (0.01, -0.05, FAILS, False),
+    ],
+)
+def test_gains_of_unknown_sign_that_cannot_be_the_papers_do_not_hold(gain, over_anchors, verdict, by_size):
+    """The paper's are 5.8 points, and 2.5 over the anchors; intervals here are of 2 points to either side."""
+    found = judged("correction-mnli", steps(0.05, over_anchors, gain=gain))
+    assert found.outcome is verdict
+    assert ("+5.8 or +2.5, is ruled out here, by which it does not hold" in found.why) == by_size
 
 
 @pytest.mark.parametrize("is_sliced", [True, False])

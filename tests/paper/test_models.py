@@ -37,12 +37,15 @@ def test_accuracy_is_told_by_heuristic_label_round_and_domain(laboratory):
     for name in ("nli-3", "nli-2", "hans", "sentiment"):
         laboratory.models.get(name)
     words = (laboratory.models.directory / ACCURACY).read_text()
-    for part in (
-        "nli-2 | HANS | lexical_overlap, non-entailment",
-        "nli-3 | ANLI | r3",
-        "sentiment | reviews, held-out",
-    ):
-        assert part in words
+    columns = {
+        name: next(line for line in part.splitlines() if line.startswith("| model"))
+        for name, part in ((part.partition(", in per cent")[0], part) for part in words.split("\n\nOn ")[1:])
+    }
+    assert "| lexical_overlap, entailment | lexical_overlap, non-entailment |" in columns["HANS"]
+    assert columns["ANLI"] == "| model | encoder | all | r1 | r2 | r3 | rows |"
+    assert columns["MNLI matched"] == "| model | encoder | all | rows |"
+    assert columns["reviews"] == "| model | encoder | all | dvd | electronics | kitchen | rows |"
+    assert columns["reviews, held-out domain"] == "| model | encoder | all | rows |"
     hans = laboratory.models.get("hans")
     accuracy = hans.record["accuracy"]["HANS"]
     assert accuracy["all"]["rows"] == sum(

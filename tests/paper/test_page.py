@@ -52,7 +52,8 @@ def test_a_page_has_claims_sections_accuracy_and_what_is_missing(page):
     assert f"Of {len(CLAIMS)} claims 0 hold, 0 do not, and of {len(CLAIMS)} one cannot tell here." in words
     assert "Of the scale `smoke`, which is not the paper's size: `recall`, `correlations`, `augmentation-anli`" in words
     assert "## Accuracy of the task models" in words
-    assert "| nli-3 | MNLI matched | all |" in words
+    assert "On MNLI matched, in per cent:\n\n| model | encoder | all | rows |" in words
+    assert "| nli-3 | tiny | " in words
     assert "## Figure 3 (a): recall of candidates" in words
     assert "ours, features" in words
     assert "    fastif reproduce recall --scale smoke --device cpu -o out/smoke" in words

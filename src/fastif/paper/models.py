@@ -21,7 +21,7 @@ from fastif.integrations.huggingface import Recipe, TextClassifier, TextExamples
 from fastif.integrations.huggingface.packaged import resolve
 from fastif.integrations.huggingface.record import RECORD
 from fastif.integrations.tables import TextTable
-from fastif.measuring.words import markdown
+from fastif.paper.accuracy import accuracy_tables
 from fastif.paper.data import Data
 from fastif.paper.made_up import save_tiny_base
 from fastif.paper.settings import MODELS, Model, Settings
@@ -29,7 +29,7 @@ from fastif.paper.states import SharedStates
 from fastif.progress import Progress, silent
 
 TINY = "tiny"
-ACCURACY = "accuracy.md"
+ACCURACY, ACCURACY_TITLE = "accuracy.md", "Accuracy of the task models"
 TRAIN: dict[Model, Callable[[Data], TextTable]] = {
     "nli-3": lambda data: data.nli_train(3),
     "nli-2": lambda data: data.nli_train(2),
@@ -202,32 +202,11 @@ class TaskModels:
             if not path.parent.name.startswith(".")  # another process is about to write it
         }
         with replacing(self.directory / ACCURACY) as temporary:
-            temporary.write_text(accuracy_table(records), encoding="utf-8")
+            temporary.write_text(f"# {ACCURACY_TITLE}\n\n{accuracy_tables(records)}\n", encoding="utf-8")
 
 
 def _full_name(name: Model, checkpoint: int) -> str:
     return f"{name}-{checkpoint}" if checkpoint else name
-
-
-def accuracy_table(records: dict[str, dict[str, Any]]) -> str:
-    """Return the accuracy of all models as markdown: on each set, and of HANS, ANLI and reviews on their parts."""
-    rows = []
-    for model, record in records.items():
-        for measured, parts in record.get("accuracy", {}).items():
-            shown = [key for key in parts if _is_shown(measured, key)]
-            for key in sorted(shown, key=lambda key: (key != "all", key)):
-                value = parts[key]
-                rows.append([model, measured, key, f"{100 * value['accuracy']:.1f} %", f"{value['rows']:,}"])
-    return (
-        "# Accuracy of the task models\n\n"
-        + markdown(["model", "measured on", "part", "accuracy", "rows"], rows)
-        + "\n"
-    )
-
-
-def _is_shown(measured: str, key: str) -> bool:
-    by_label = ", " in key
-    return key == "all" or (by_label if measured == "HANS" else measured in ("ANLI", "reviews") and not by_label)
 
 
 def table_sha256(table: TextTable) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 
 from fastif.files import replacing
 from fastif.measuring.words import markdown
+from fastif.paper.accuracy import accuracy_tables
 from fastif.paper.claims import CLAIMS, Claim
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.harness import caption
-from fastif.paper.models import accuracy_table
+from fastif.paper.models import ACCURACY_TITLE
 from fastif.paper.publishing import picture_file, publish, read_published
 from fastif.paper.verdicts import Outcome, Verdict
 
@@ -160,20 +161,18 @@ def _accuracy(found: Mapping[str, Any]) -> list[str]:
     for experiment, about in found.items():
         for model in about["models"]:
             known = by_name.setdefault(model["name"], [])
-            same = [names for accuracy, names in known if accuracy == model.get("accuracy", {})]
+            record = {"base": model["base"], "accuracy": model.get("accuracy", {})}
+            same = [names for other, names in known if other == record]
             if same:
                 same[0].append(experiment)
-            elif model.get("accuracy"):
-                known.append((model["accuracy"], [experiment]))
+            elif record["accuracy"]:
+                known.append((record, [experiment]))
     records = {
-        f"{name} ({', '.join(names)})" if len(known) > 1 else name: {"accuracy": accuracy}
+        f"{name} ({', '.join(names)})" if len(known) > 1 else name: record
         for name, known in by_name.items()
-        for accuracy, names in known
+        for record, names in known
     }
-    if not records:
-        return []
-    table = accuracy_table(records).partition("\n")[2].strip()
-    return ["## Accuracy of the task models", table]
+    return [f"## {ACCURACY_TITLE}", accuracy_tables(records)] if records else []
 
 
 def _missing(found: Mapping[str, Any]) -> list[str]:

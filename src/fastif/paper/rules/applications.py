@@ -26,6 +26,7 @@ from fastif.paper.verdicts import (
 
 Result = dict[str, Any]
 
+AFTERWARDS = "the sign alone leaves it open, and that size decides was set after the first result at `full` was seen"
 NO_POINTS = "The published result has no numbers by point: publish it anew."
 FEW_POINTS = 10  # wrong points of a slice, below which nothing is said of it
 ALIKE = 0.5  # slices that correlate by more are called alike; the lowest of the paper's is 0.67
@@ -141,6 +142,7 @@ def lexical_overlap_dominates(result: Result) -> Verdict:
 def helpful_gains_most(result: Result, papers: figures_of_the_paper.Gain) -> Verdict:
     """Accuracy after the last step: helpful above random, and above the anchors, by paired intervals.
 
+    Where that is open but neither of the paper's gains can be, from the start and over the anchors, it does not hold.
     Where anchors are drawn slice by slice, each slice of anchors is measured on its own. Intervals of accuracy have the
     error of the rows that it is measured on; those of the loss, which decide nothing, are over repeats alone.
     """
@@ -160,19 +162,25 @@ def helpful_gains_most(result: Result, papers: figures_of_the_paper.Gain) -> Ver
 
     others = ("random", "anchors")
     gain, over_anchors = change("accuracy", changes.START), change("accuracy", "anchors")
+    by_sign = every(above(change("accuracy", each)) for each in others)
+    told_gains = {papers.helpful: gain, papers.over_anchors: over_anchors}
+    beyond = [points for points, found in told_gains.items() if below(found, points / 100) is Outcome.HOLDS]
+    by_size = by_sign is Outcome.UNKNOWN and len(beyond) == len(told_gains)
     return Verdict(
-        every(above(change("accuracy", each)) for each in others),
+        Outcome.FAILS if by_size else by_sign,
         f"{100 * gain.mean:+.1f} points, {100 * over_anchors.mean:+.1f} over the anchors",
         f"Accuracy of helpful: {in_words(gain, scale=100, form='+.1f')} from the start, {told('accuracy', others)}; "
         f"its loss: {in_words(change('loss', changes.START))}, {told('loss', others)}."
-        + _too_large((papers.helpful, gain), (papers.over_anchors, over_anchors)),
+        + _ruled_out(beyond, decides=by_size),
     )
 
 
-def _too_large(*gains: tuple[float, Interval]) -> str:
+def _ruled_out(gains: list[float], *, decides: bool) -> str:
     """Say which gains of the paper, in points, are beyond all of ours: that may be known where the sign is not."""
-    beyond = [f"+{points}" for points, found in gains if below(found, points / 100) is Outcome.HOLDS]
-    return f" A gain as large as the paper's, {' or '.join(beyond)}, is ruled out here." if beyond else ""
+    if not gains:
+        return ""
+    words = f" A gain as large as the paper's, {' or '.join(f'+{points}' for points in gains)}, is ruled out here"
+    return words + (f", by which it does not hold; {AFTERWARDS}." if decides else ".")
 
 
 def _most_error(result: Result, second: str) -> float:
