@@ -10,14 +10,25 @@ import pytest
 import torch
 
 import fastif
-from fastif import metrics
+from fastif import metrics, vectors
 from fastif.apps.iteration import KINDS, Courses, Iteration, Plan, Sets
 from fastif.apps.iteration.courses import Course
 from fastif.apps.iteration.watching import Part
 from fastif.errors import DataError
 from fastif.intervals import paired_interval
 from fastif.keeping import nothing_kept
-from fastif.paper import amazon, changes, correction, recall, retraining, simulatability, table1, visualization
+from fastif.measuring import engine
+from fastif.paper import (
+    amazon,
+    changes,
+    correction,
+    recall,
+    retraining,
+    simulatability,
+    solved_variants,
+    table1,
+    visualization,
+)
 from fastif.paper.context import Context
 from fastif.paper.endings import ends_of, with_rows_error
 from fastif.paper.experiments import EXPERIMENTS, find
@@ -28,6 +39,7 @@ from fastif.paper.publishing import SLIM
 from fastif.paper.scales import settings_for
 from fastif.paper.scored import Search, System
 from fastif.paper.solver_settings import SolverSettings
+from fastif.paper.variants import VARIANTS
 from fastif.paper.verdicts import most_rows_error
 from fastif.store import RunStore
 
@@ -97,6 +109,48 @@ def test_the_time_of_plain_torch_is_a_mean_over_samples_with_a_spread(results):
         assert row["naive_s"] == pytest.approx(statistics.fmean(each))
         assert row["naive_spread"] == pytest.approx(statistics.stdev(each))
         assert row["naive_rounds"] == 3
+
+
+def test_other_ways_to_answer_a_query_are_timed_beside_the_papers(results, laboratory):
+    rows = {row["variant"]: row for row in results("table1")["result"]["variants"]}
+    assert list(rows) == [variant.name for variant in VARIANTS if not variant.scan]
+    extrapolated = {name for name, row in rows.items() if row["extrapolated"]}
+    assert extrapolated == {"nearest by head gradient", "weight decay in the gradients"}  # by the paper's solver
+    assert all(row["k"] == 10 and row["seconds"] > 0 and row["first_call_s"] > 0 for row in rows.values())
+    dampings = [rows[f"{name}, our solver"]["damping"] for name in ("damping 50", "damping 5000", "automatic damping")]
+    assert dampings[:2] == [50.0, 5000.0]
+    assert 0 < dampings[2] < 50
+    assert rows["gradient dot product"]["damping"] is None
+    words = (laboratory.out / "table1" / "table.md").read_text()
+    assert "What the paper left out, each with the 10 nearest." in words
+    assert "| as the paper ranks, fast s_test |" in words
+
+
+def test_solutions_turn_from_the_gradient_as_damping_falls(results, laboratory):
+    found = results("hvp")["result"]
+    rows = {row["way"]: row for row in found["variants"]}
+    assert list(rows)[:2] == [solved_variants.GRADIENT, solved_variants.PAPERS]
+    assert rows[solved_variants.GRADIENT]["cosine_with_gradient"] == pytest.approx([1.0, 1.0])
+    assert rows[solved_variants.PAPERS]["cosine_with_papers"] == pytest.approx([1.0, 1.0])
+    turned = [
+        rows[f"{name}, our solver"]["cosine_with_gradient"]
+        for name in ("automatic damping", "damping 50", "damping 5000")
+    ]
+    for auto, fifty, five_thousand in zip(*turned, strict=True):
+        assert auto < fifty < five_thousand
+    # at the automatic damping, by the dense solver
+    model, wanted = laboratory.models.get("nli-3"), laboratory.settings.hvp
+    chosen = torch.randperm(len(model.train), generator=torch.Generator().manual_seed(0))[: wanted.examples]
+    data = model.examples(model.table.take(sorted(chosen.tolist())))
+    row = rows["automatic damping, our solver"]
+    context = Context(laboratory.settings, laboratory.data, laboratory.models, store=None)
+    explainer = context.explainer(model, train=data, solver=fastif.Exact("primal"), damping=row["damping"])
+    points = context.points(model, laboratory.data.nli_dev(3), right=wanted.right, wrong=wanted.wrong)
+    batch = model.classifier.place(points.examples.batch(range(len(points))))
+    solutions = engine.solutions_of(explainer, batch)
+    gradients = engine.operator_of(explainer).jacobian.gradients(batch, model.classifier.losses)
+    cosines = vectors.dot(solutions, gradients) / (vectors.norm(solutions) * vectors.norm(gradients))
+    assert row["cosine_with_gradient"] == pytest.approx(cosines.tolist(), rel=1e-3)
 
 
 def test_the_dearest_setting_has_no_error_to_itself(results):

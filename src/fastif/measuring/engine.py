@@ -1,7 +1,7 @@
 """How the library is used where it is measured: explainers with the settings of a run, a clock, memory at its peak.
 
-The only file of benchmarks and experiments that looks behind the public face (`operator_of`, `solver_of`, `seen_by`,
-`scanner_of`, `working`), so that parts can be timed apart.
+The only file of benchmarks and experiments that looks behind the public face (`operator_of`, `solver_of`,
+`solutions_of`, `seen_by`, `scanner_of`, `working`), so that parts can be timed apart.
 """
 
 import time
@@ -14,6 +14,7 @@ import torch
 
 import fastif
 from fastif.apps.checkup.machine import peak_memory
+from fastif.batch import Batch
 from fastif.curvature import CurvatureOperator
 from fastif.data import Examples
 from fastif.explanation import Explanation
@@ -156,6 +157,13 @@ def operator_of(explainer: fastif.Explainer) -> CurvatureOperator:
 def solver_of(explainer: fastif.Explainer) -> PreparedSolver:
     """Return the solver of an explainer, prepared."""
     return explainer._prepared[0]
+
+
+def solutions_of(explainer: fastif.Explainer, queries: Batch) -> Block:
+    """Return the solutions of an explainer for placed queries: s_test of each."""
+    solver, damping = explainer._prepared
+    gradients_of = explainer._decay.of_queries(explainer._operator.jacobian.gradients)
+    return solver.solve(gradients_of(queries, explainer._measure), damping.value or 0.0).value
 
 
 def seen_by(explainer: fastif.Explainer) -> Examples:

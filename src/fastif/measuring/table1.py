@@ -104,17 +104,16 @@ def time_row(
     size_, repeats, curvature = KINDS[row.kind]
     k = None if row.k is None else min(row.k, len(case.train))
     solver = _solver(case, plan, batch_size=size_, repeats=repeats)
-    found = _timed(
+    found = time_queries(
         case,
         settings,
         cache,
         plan,
+        depth=solver.depth,
         solver=solver.compiled() if row.kind == "fast-compiled" else solver,
         curvature=curvature,
         candidates="all" if k is None else fastif.Nearest(k, by="features"),
     )
-    times = [query.seconds for query in found.queries]
-    mean = statistics.fmean(times)
     by_naive = naive["product_s"][str(size_)] * repeats * STEPS + naive["example_s"] * (k or len(case.train))
     return {
         "k": row.k,
@@ -123,16 +122,32 @@ def time_row(
         "T": repeats,
         "paper_1_gpu": row.one_gpu,
         "paper_4_gpus": row.four_gpus,
-        "seconds": mean,
+        **found,
+        "naive_s": by_naive,
+        "ratio_to_naive": by_naive / found["seconds"],
+    }
+
+
+def time_queries(
+    case: Case, settings: Settings, cache: SharedCache, plan: Plan, *, depth: int = STEPS, **options: Any
+) -> dict[str, Any]:
+    """Time single queries, one by one, of an explainer with some options.
+
+    `depth` is how many of the paper's steps its solver takes: with fewer than all of them, the solve is extrapolated.
+    """
+    found = _timed(case, settings, cache, plan, depth=depth, **options)
+    times = [query.seconds for query in found.queries]
+    return {
+        "seconds": statistics.fmean(times),
         "solving_s": statistics.fmean(query.solving for query in found.queries),
         "scoring_s": statistics.fmean(query.scoring for query in found.queries),
         "spread": statistics.stdev(times) if len(times) > 1 else None,
         "first_call_s": found.cold,
-        "depth": solver.depth,
-        "extrapolated": solver.depth < STEPS,
+        "depth": depth,
+        "extrapolated": depth < STEPS,
         "residual": max((query.residual for query in found.queries if query.residual is not None), default=None),
-        "naive_s": by_naive,
-        "ratio_to_naive": by_naive / mean,
+        "method": found.method,
+        "damping": found.damping,
     }
 
 
@@ -143,8 +158,8 @@ def time_one_repeat(case: Case, settings: Settings, cache: SharedCache, plan: Pl
     """
     size_, _, curvature = KINDS["fast"]
     solver = _solver(case, plan, batch_size=size_, repeats=1)
-    found = _timed(case, settings, cache, plan, solver=solver, curvature=curvature, candidates=[0])
-    times = [query.solving for query in found.queries]
+    how: dict[str, Any] = {"depth": solver.depth, "solver": solver, "curvature": curvature, "candidates": [0]}
+    times = [query.solving for query in _timed(case, settings, cache, plan, **how).queries]
     return {
         "B": size_,
         "T": 1,
@@ -167,10 +182,12 @@ class _Query:
 
 @dataclass(frozen=True)
 class _Timed:
-    """What the first call took, in which all is made that later ones find; and each query after it."""
+    """What the first call took, in which all is made that later ones find; each query after it; and how it solves."""
 
     cold: float
     queries: list[_Query]
+    method: str
+    damping: float | None
 
 
 def _solver(case: Case, plan: Plan, *, batch_size: int, repeats: int) -> PaperLiSSA:
@@ -178,12 +195,10 @@ def _solver(case: Case, plan: Plan, *, batch_size: int, repeats: int) -> PaperLi
     return fastif.LiSSA.paper(depth=depth, batch_size=batch_size, repeats=repeats, seed=plan.seed)
 
 
-def _timed(
-    case: Case, settings: Settings, cache: SharedCache, plan: Plan, *, solver: PaperLiSSA, **options: Any
-) -> _Timed:
+def _timed(case: Case, settings: Settings, cache: SharedCache, plan: Plan, *, depth: int, **options: Any) -> _Timed:
     """Time single queries, after a first call that does not count: it makes states and index, and records steps."""
     watch, device = Stopwatch(), case.model.device.type
-    explainer = explainer_for(case, settings, cache, solver=solver, progress=watch, **options)
+    explainer = explainer_for(case, settings, cache, progress=watch, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fastif.ConvergenceWarning)
         cold, _ = best_time(lambda: explain(explainer, case.first(1)), device, 1)
@@ -193,8 +208,8 @@ def _timed(
             asked = _single(case, number)
             took, found = best_time(lambda a=asked: explain(explainer, a), device, 1)  # type: ignore[misc]
             residuals = found.scores.provenance["residuals"]
-            queries.append(_extrapolated(watch, took, solver.depth, residuals[0]))
-    return _Timed(cold, queries)
+            queries.append(_extrapolated(watch, took, depth, residuals[0]))
+    return _Timed(cold, queries, explainer.solver_description, explainer.damping.value)
 
 
 def _extrapolated(watch: Stopwatch, took: float, depth: int, residual: float | None) -> _Query:

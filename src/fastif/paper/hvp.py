@@ -6,7 +6,7 @@ The error is the norm of the difference to the most expensive setting, as in the
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from fastif.curvature import CurvatureOperator
 from fastif.keeping import Tensors, from_tensor, to_tensor
 from fastif.measuring.engine import operator_of, synchronize, working
 from fastif.measuring.words import markdown, number, seconds
+from fastif.paper import solved_variants
 from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import HVP_CLAIMS
 from fastif.paper.points import KINDS, RIGHT, WRONG
@@ -41,26 +42,29 @@ def run(context: Context) -> dict[str, Any]:
     rows = torch.randperm(len(model.train), generator=torch.Generator().manual_seed(context.seed))
     data = model.examples(model.table.take(sorted(rows[: wanted.examples or len(rows)].tolist())))
     explainer = context.explainer(model, train=data, curvature="hessian", solver=wanted.solver.solver())
-    operator, measured = operator_of(explainer), []
+    operator, measured, converged = operator_of(explainer), [], []
+    every = model.classifier.place(points.examples.batch(range(len(points))))
     with working(explainer):
+        gradients = operator.jacobian.gradients(every, model.classifier.losses)
         for query in range(len(points)):
-            batch = model.classifier.place(points.examples.batch([query]))
-            right_side = operator.jacobian.gradients(batch, model.classifier.losses)
-            measured += _query(context, operator, right_side, query)
+            right_side = vectors.select(gradients, slice(query, query + 1))
+            work = _Work(context, operator, right_side)
+            converged.append(_beside(right_side, context.piece(f"converged {query}", work.converged)))
+            measured += _query(context, replace(work, truths={"converged": converged[-1]}), query)
+    solved = {"gradients": gradients, "papers": vectors.join(converged)}
     kinds = [RIGHT if flag else WRONG for flag in points.right.tolist()]
     return {
         "damping": wanted.solver.damping,
         "examples": len(data),
         "points": points.as_json(),
         "rows": [{**row, "prediction": kinds[row["query"]]} for row in measured],
+        "variants": solved_variants.solve_variants(context, model, data, every, **solved),
     }
 
 
-def _query(context: Context, operator: CurvatureOperator, right_side: Block, query: int) -> list[Row]:
+def _query(context: Context, work: "_Work", query: int) -> list[Row]:
     """Return the rows of one query: a time and two errors for each setting."""
-    wanted = context.settings.hvp
-    work = _Work(context, operator, right_side)
-    work.truths["converged"] = _beside(right_side, context.piece(f"converged {query}", work.converged))
+    wanted, right_side = context.settings.hvp, work.right_side
     settings = [(size, repeats) for size in wanted.batch_sizes for repeats in wanted.repeats]
     dearest = max(wanted.batch_sizes), max(wanted.repeats)
     kept = context.piece(f"dearest {query}", partial(work.dearest, *dearest))
@@ -195,7 +199,7 @@ def table(result: dict[str, Any]) -> str:
         f"damping {result['damping']:g}. The T repeats go through the device as one batch."
     )
     parts = [markdown(["paper", "where", "ours"], claims), markdown(columns, settings), note]
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *solved_variants.table(result.get("variants", []))])
 
 
 def draw(result: dict[str, Any]) -> "dict[str, Figure]":

@@ -27,6 +27,9 @@ from fastif.paper.settings import (
 from fastif.paper.solver_settings import SolverSettings
 from fastif.paper.variants import VARIANTS, WEIGHT_DECAY
 
+NEAREST_VARIANTS = tuple(variant for variant in VARIANTS if not variant.scan)  # all points are cells of Table 1
+SOLVED_VARIANTS = tuple(variant for variant in VARIANTS if variant.changes_scores and not variant.gradient_dot)
+
 
 def _recipes(usual: Recipe, **others: Recipe) -> dict[Model, Recipe]:
     """Return how each model is trained: as usual, or in a way of its own."""
@@ -71,8 +74,9 @@ SCALES: dict[str, Settings] = {
         source="real",
         sizes=Sizes(),
         recipes=_recipes(FULL_RECIPE, nli_3_few=FEW_RECIPE),
+        table1=Table1Settings(variants=NEAREST_VARIANTS),
         # fewer points and sizes than the paper's, and fewer examples, as each point is solved to the end too
-        hvp=HvpSettings(2, 2, batch_sizes=(1, 8, 64), examples=8192),
+        hvp=HvpSettings(2, 2, batch_sizes=(1, 8, 64), examples=8192, variants=SOLVED_VARIANTS),
         recall=RecallSettings(decay=WEIGHT_DECAY),
         correlations=CorrelationSettings(full=SHORT_ORIGINAL, variants=VARIANTS),
         retraining=RetrainingSettings(
@@ -101,8 +105,26 @@ SCALES: dict[str, Settings] = {
             reviews_anchors=500,
         ),
         recipes=_recipes(SMALL_RECIPE),
-        table1=Table1Settings(None, queries=2, depth=4, fast_depth=40, sample=20, candidates=(500, 50)),
-        hvp=HvpSettings(1, 1, (40, 60, 80, 100), (1, 4, 8), (1, 4), examples=300, solver=SMALL_HVP),
+        table1=Table1Settings(
+            None,
+            queries=2,
+            depth=4,
+            fast_depth=40,
+            sample=20,
+            candidates=(500, 50),
+            variants=NEAREST_VARIANTS,
+            curvature_examples=150,
+        ),
+        hvp=HvpSettings(
+            1,
+            1,
+            (40, 60, 80, 100),
+            (1, 4, 8),
+            (1, 4),
+            examples=300,
+            solver=SMALL_HVP,
+            variants=SOLVED_VARIANTS,
+        ),
         recall=RecallSettings(
             4, 4, (10, 50, 100, 200, 500), (10, 100), dampings=(SMALL_NLI.damping, "auto"), curvature_examples=150
         ),
@@ -135,8 +157,10 @@ SCALES: dict[str, Settings] = {
         source="made-up",
         sizes=Sizes(96, 48, 72, 64, 60, anli_pool=24, reviews_anchors=20, hans_validation=0.2),
         recipes=_recipes(SMOKE_RECIPE, hans=replace(SMOKE_RECIPE, epochs=5)),  # so that it is wrong of some
-        table1=Table1Settings(None, queries=2, depth=2, fast_depth=2, sample=4, candidates=(40, 10)),
-        hvp=HvpSettings(1, 1, (4, 8), (1, 4), (1, 2), examples=32, solver=SMOKE_SOLVER),
+        table1=Table1Settings(
+            None, queries=2, depth=2, fast_depth=2, sample=4, candidates=(40, 10), variants=NEAREST_VARIANTS
+        ),
+        hvp=HvpSettings(1, 1, (4, 8), (1, 4), (1, 2), examples=32, solver=SMOKE_SOLVER, variants=SOLVED_VARIANTS),
         recall=RecallSettings(2, 2, (5, 20, 50), (5, 10), dampings=("auto",), decay=WEIGHT_DECAY),
         correlations=CorrelationSettings(2, 2, (10, 40), 20, fast=SMOKE_SOLVER, full=SMOKE_ORIGINAL, variants=VARIANTS),
         retraining=RetrainingSettings(

@@ -59,6 +59,8 @@ class Table1Settings:
         sample: examples that plain torch is timed on, in each round.
         naive_rounds: samples that plain torch is timed on, whose spread is that of its time.
         candidates: the larger and the smaller k.
+        variants: other ways to answer a query, timed with the smaller k.
+        curvature_examples: that H is the mean over where a variant takes our solver; None leaves it to the library.
     """
 
     examples: int | None = 392_702
@@ -68,11 +70,16 @@ class Table1Settings:
     sample: int = 50
     candidates: tuple[int, int] = (10_000, 1000)
     naive_rounds: int = 3
+    variants: tuple[Variant, ...] = ()
+    curvature_examples: int | None = None
 
 
 @dataclass(frozen=True)
 class HvpSettings:
-    """Time and error of the inverse-Hessian-vector product over J, B and T; `examples` of H, None for all."""
+    """Time and error of the inverse-Hessian-vector product over J, B and T; `examples` of H, None for all.
+
+    With the converged solutions of other ways beside the paper's, `variants`.
+    """
 
     right: int = 4
     wrong: int = 4
@@ -81,6 +88,7 @@ class HvpSettings:
     repeats: tuple[int, ...] = (1, 4)
     examples: int | None = None
     solver: SolverSettings = NLI_ON_MNLI
+    variants: tuple[Variant, ...] = ()
 
 
 @dataclass(frozen=True)

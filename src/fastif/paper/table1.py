@@ -17,6 +17,7 @@ from fastif.measuring.engine import SharedCache
 from fastif.measuring.link import Link, bytes_of, on_several
 from fastif.measuring.table1 import STEPS, Plan, Row, time_naive, time_one_repeat, time_row
 from fastif.measuring.words import markdown, ratio, seconds
+from fastif.paper import timed_variants
 from fastif.paper.context import Context
 from fastif.paper.figures_of_the_paper import TABLE_1, TABLE_1_EXAMPLES
 from fastif.paper.models import TaskModel
@@ -55,6 +56,7 @@ def run(context: Context) -> dict[str, Any]:
         make = partial(time_row, case, computing, cache, plan, row, naive)
         timed.append(_with_spread(context.part(f"{row.kind}, k {row.k}", make), rounds, len(case.train)))
     alone = context.part("one repeat", partial(time_one_repeat, case, computing, cache, plan))
+    variants = timed_variants.time_variants(context, case, cache, plan)
     told = case.as_json()
     return {
         "examples": len(case.train),
@@ -62,6 +64,7 @@ def run(context: Context) -> dict[str, Any]:
         "naive": {**naive, "rounds": rounds},
         "rows": [_with_prediction(row, alone, told["parameters"]) for row in timed],
         "one_repeat": alone,
+        "variants": variants,
         "case": told,
     }
 
@@ -134,7 +137,8 @@ def table(result: dict[str, Any]) -> str:
         "paper."
     )
     table_ = markdown([*columns, "ours", "plain torch / ours", PREDICTED], rows)
-    return "\n\n".join([table_, note, *_assumed(result)])
+    (papers,) = [row for row in result["rows"] if (row["kind"], there[row["k"]]) == ("fast", 1000)]
+    return "\n\n".join([table_, note, *_assumed(result), *timed_variants.table(result.get("variants", []), papers)])
 
 
 def predicted_s(row: dict[str, Any]) -> float | None:

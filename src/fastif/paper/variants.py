@@ -42,6 +42,11 @@ class Variant:
         """Whether the score of a point is another, and not only who is ranked."""
         return self.gradient_dot or self.damping is not None or self.decay > 0
 
+    @property
+    def is_by_papers_solver(self) -> bool:
+        """Whether the paper's iteration solves, and not the library's own choice or nothing at all."""
+        return not self.gradient_dot and self.damping is None
+
     def options(self, papers: SolverSettings, seed: int, *, curvature_examples: int | None = None) -> dict[str, Any]:
         """Return the options of an explainer, given the solver that the paper's experiment has.
 

@@ -1,0 +1,99 @@
+r"""What the paper left out of Figure 3 (b): what a solve makes of a gradient, at its damping and at others.
+
+Training points are ranked by $s^\top \nabla\ell$, so that the direction of a solution s is all that counts: here are
+its cosines with the gradient that it was solved for and with the paper's solution, each solved to the end. A cosine of
+one with the gradient is no curvature at all. Knows variants and solutions; candidates have no part in a solve.
+"""
+
+from functools import partial
+from typing import Any
+
+import fastif
+from fastif import vectors
+from fastif.batch import Batch
+from fastif.data import Examples
+from fastif.measuring.engine import solutions_of, working
+from fastif.measuring.words import markdown, number
+from fastif.paper.context import Context
+from fastif.paper.models import TaskModel
+from fastif.paper.variants import Variant, decay_of_the_authors
+from fastif.precision import matmuls
+from fastif.vectors import Block
+
+Row = dict[str, Any]
+GRADIENT, PAPERS = "the gradient itself, no solve", "the paper's damping and Hessian"
+
+
+def solve_variants(
+    context: Context, model: TaskModel, data: Examples, points: Batch, *, gradients: Block, papers: Block
+) -> list[Row]:
+    """Return a row for each way to solve: its cosines with the gradient and with the paper's solution, by point.
+
+    Args:
+        context: of the experiment.
+        model: whose gradients they are.
+        data: that H is the mean over.
+        points: that are solved for, placed.
+        gradients: of their losses.
+        papers: their solutions at the paper's damping.
+    """
+    wanted = context.settings.hvp
+    if not wanted.variants:
+        return []
+    rows = [
+        _row(GRADIENT, None, gradients, gradients, papers),
+        _row(PAPERS, wanted.solver.damping, papers, gradients, papers),
+    ]
+
+    def solved(variant: Variant) -> Row:
+        explainer = context.explainer(model, train=data, **_options(context, variant))
+        with working(explainer), matmuls("float32", model.classifier.device):
+            return _row(variant.name, explainer.damping.value, solutions_of(explainer, points), gradients, papers)
+
+    return rows + [context.part(f"solved, {variant.name}", partial(solved, variant)) for variant in wanted.variants]
+
+
+def _options(context: Context, variant: Variant) -> dict[str, Any]:
+    """Return the options of an explainer, with a solver that goes to the end."""
+    papers = context.settings.hvp.solver
+    if variant.is_by_papers_solver:
+        decay = decay_of_the_authors(variant.decay) if variant.decay else {}
+        return {"solver": fastif.ConjugateGradient(), "damping": papers.damping, "curvature": "hessian", **decay}
+    return variant.options(papers, context.seed)
+
+
+def _row(name: str, damping: float | None, solution: Block, gradients: Block, papers: Block) -> Row:
+    return {
+        "way": name,
+        "damping": damping,
+        "cosine_with_gradient": _cosines(solution, gradients),
+        "cosine_with_papers": _cosines(solution, papers),
+    }
+
+
+def _cosines(one: Block, other: Block) -> list[float]:
+    found: list[float] = (vectors.dot(one, other) / (vectors.norm(one) * vectors.norm(other))).tolist()
+    return found
+
+
+def table(rows: list[Row]) -> list[str]:
+    """Return the cosines, mean and range over points; nothing of results without them."""
+    if not rows:
+        return []
+    lines = [
+        [
+            row["way"],
+            "-" if row["damping"] is None else number(row["damping"]),
+            *(_spread(row[f"cosine_with_{other}"]) for other in ("gradient", "papers")),
+        ]
+        for row in rows
+    ]
+    return [
+        "What the paper left out: solutions to the end by other ways, mean (and range) over the points. What is ranked "
+        "depends on the direction of a solution alone; one that is the gradient's has no curvature in it.",
+        markdown(["solution", "damping", "cosine with the gradient", "cosine with the paper's solution"], lines),
+    ]
+
+
+def _spread(values: list[float]) -> str:
+    return f"{sum(values) / len(values):.4f} ({min(values):.4f} to {max(values):.4f})"

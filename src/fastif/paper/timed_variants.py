@@ -1,0 +1,76 @@
+"""What the paper left out of Table 1: the time of one query that is answered in another way, among the smaller k.
+
+Another solver and damping, no curvature at all, other candidates, weight decay in the gradients. All points in place of
+the nearest are cells of the table itself. Knows variants and how a query is timed.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import fastif
+from fastif.measuring.case import Case
+from fastif.measuring.engine import Settings as Computing
+from fastif.measuring.engine import SharedCache
+from fastif.measuring.table1 import STEPS, Plan, time_queries
+from fastif.measuring.words import markdown, number, ratio, seconds
+from fastif.paper.context import Context
+from fastif.paper.solver_settings import NLI_ON_MNLI
+from fastif.paper.variants import Variant
+
+Row = dict[str, Any]
+
+
+def time_variants(context: Context, case: Case, cache: SharedCache, plan: Plan) -> list[Row]:
+    """Time queries in each of the ways, each a part that is kept."""
+    wanted = context.settings.table1
+    return [
+        context.part(f"variant, {variant.name}", partial(_timed, context, case, cache, plan, variant))
+        for variant in wanted.variants
+    ]
+
+
+def _timed(context: Context, case: Case, cache: SharedCache, plan: Plan, variant: Variant) -> Row:
+    wanted = context.settings.table1
+    k = min(wanted.candidates[-1], len(case.train))
+    papers = replace(NLI_ON_MNLI, depth=plan.depth_of(NLI_ON_MNLI.batch_size, context.device))
+    options = variant.options(papers, context.seed, curvature_examples=wanted.curvature_examples)
+    found = time_queries(
+        case,
+        Computing(context.precision),
+        cache,
+        plan,
+        depth=papers.depth if variant.is_by_papers_solver else STEPS,
+        candidates=fastif.Nearest(k, by=variant.by),
+        **options,
+    )
+    return {"variant": variant.name, "k": k, **found}
+
+
+def table(rows: list[Row], papers: Row) -> list[str]:
+    """Return what each way takes beside the paper's fast cell of the same k; nothing of results without them."""
+    if not rows:
+        return []
+    lines = [
+        [
+            row["variant"],
+            row["method"],
+            "-" if row["damping"] is None else number(row["damping"]),
+            seconds(row["first_call_s"]),
+            _after(row),
+            seconds(row["solving_s"]),
+            ratio(papers["seconds"] / row["seconds"]),
+        ]
+        for row in [{"variant": "as the paper ranks, fast s_test", **papers}, *rows]
+    ]
+    columns = ["ranked by", "solver", "damping", "first query", "each after it", "of that the solve"]
+    return [
+        f"What the paper left out, each with the {papers['k']:,} nearest. The first query makes what later ones find: "
+        "the index, and of our solver what all solutions share.",
+        markdown([*columns, "times faster than the paper's way, each after it"], lines),
+    ]
+
+
+def _after(row: Row) -> str:
+    spread = "" if row["spread"] is None else f" ± {seconds(row['spread'])}"
+    return f"{seconds(row['seconds'])}{spread}{', extrapolated' if row['extrapolated'] else ''}"
