@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset
 
-from fastif import Examples
+from fastif import Examples, data
 from fastif.errors import DataError, EmptyDataError, NonFiniteError, ShapeError
 
 X = torch.arange(12.0).reshape(6, 2)
@@ -38,6 +38,19 @@ def test_given_ids_are_kept_in_their_order() -> None:
     batches = list(Examples(Subset(Lazy(), [1, 3, 5])).batches(2, torch.tensor([2, 0, 1])))
     assert torch.cat([batch.targets for batch in batches]).tolist() == [2, 1, 0]
     assert torch.cat([batch.ids for batch in batches]).tolist() == [2, 0, 1]
+
+
+class Movable(Examples):
+    def on(self, device: torch.device) -> Examples:
+        return Examples((X + 100, Y))
+
+
+def test_some_rows_follow_the_whole_to_a_device_again_and_again() -> None:
+    some = data.Subset(Movable((X, Y)), [4, 0, 4])
+    there = some.on(torch.device("meta"))
+    assert there.batch([0, 1, 2]).inputs[0].tolist() == (X[[4, 0, 4]] + 100).tolist()
+    assert there.batch([2]).ids.tolist() == [2]
+    assert some.batch([0]).inputs[0].tolist() == X[[4]].tolist()
 
 
 def test_inputs_and_targets_are_told_apart() -> None:

@@ -7,6 +7,7 @@ models; what a batch must look like for a model is the model's own business.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -206,6 +207,12 @@ class Subset(Examples):
         """Return the examples with these numbers as one batch."""
         ids = torch.as_tensor(ids, dtype=torch.int64, device="cpu")
         return replace(self._whole.batch(self._rows[ids]), ids=ids)
+
+    def on(self, device: torch.device) -> Subset:
+        """Return these examples with what batches are cut from on a device, where they can be held there."""
+        other = copy.copy(self)
+        other._whole = self._whole.on(device)
+        return other
 
 
 class _Chosen:

@@ -5,7 +5,9 @@ The clock of these tests counts products with the curvature of a batch, and exam
 
 import pytest
 
+import fastif
 from fastif.bench.cases import Wanted, make_case
+from fastif.candidates import Neighbours
 from fastif.curvature import CurvatureOperator
 from fastif.measuring import engine, table1, timing
 from fastif.measuring.engine import Settings, SharedCache, Stopwatch
@@ -108,3 +110,29 @@ def test_one_repeat_is_timed_by_its_solve(case):
     assert (found["B"], found["T"], found["depth"], found["extrapolated"]) == (1, 1, 2, True)
     assert found["solving_s"] == pytest.approx(STEPS * PRODUCT)
     assert found["spread"] == pytest.approx(0.0)
+
+
+def test_an_index_is_built_once_and_answers_for_every_k(case, monkeypatch):
+    cache, plan = SharedCache(), Plan(queries=1, depth=1)
+    made, keys = [], Neighbours._keys
+
+    def noted(*given):  # a generator: what nobody takes from is not made
+        made.append(1)
+        yield from keys(*given)
+
+    monkeypatch.setattr(Neighbours, "_keys", noted)
+    for k in (6, 3):
+        time_row(case, Settings(), cache, plan, Row(k, "fast", None), NAIVE)
+    assert made == [1]
+    few, many = (
+        engine.explainer_for(case, Settings(), cache, candidates=cache.nearest(k), solver=fastif.Identity())
+        .scores(case.first(1))
+        .train_ids[0]
+        .tolist()
+        for k in (3, 6)
+    )
+    plain = fastif.Explainer(
+        case.model, case.train, candidates=fastif.Nearest(6, by="features"), solver=fastif.Identity(), progress=False
+    )
+    assert many == plain.scores(case.first(1)).train_ids[0].tolist()
+    assert set(few) < set(many)

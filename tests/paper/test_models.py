@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fastif.data import Subset
 from fastif.errors import ConfigurationError, DataError, StoredFileError
 from fastif.paper.harness import Laboratory
 from fastif.paper.models import ACCURACY
 from fastif.paper.points import RIGHT, WRONG, choose_points
 from fastif.paper.scales import settings_for
+from fastif.prefix import PrefixCache
 
 
 def test_a_model_is_trained_once_and_found_again(laboratory, monkeypatch):
@@ -60,8 +62,20 @@ def test_models_of_one_base_share_the_states_of_their_frozen_layers(laboratory):
     assert views[0].states is views[1].states
 
 
+def test_examples_are_read_once_for_all_who_ask_for_their_states(laboratory, monkeypatch):
+    model, states = laboratory.models.get("nli-3"), laboratory.models.states
+    first = states.view(model.classifier, model.train).states
+    monkeypatch.setattr(PrefixCache, "_inputs_sha256", None)
+    assert states.view(model.classifier, model.train).states is first
+    other = Subset(model.train, range(4))
+    with pytest.raises(TypeError):
+        states.view(model.classifier, other).states  # noqa: B018 - made when first asked for
+
+
 def test_another_checkpoint_is_another_training(laboratory):
     first, second = laboratory.models.get("nli-3-few"), laboratory.models.get("nli-3-few", 1)
+    assert first.train is second.train  # tokenised once
+    assert first.train is not laboratory.models.get("nli-3").train
     assert first.classifier.weights_sha256() != second.classifier.weights_sha256()
     assert json.loads((second.directory / "fastif_training.json").read_text())["recipe"]["seed"] == 1
 

@@ -245,3 +245,16 @@ def test_an_explanation_carries_the_standard_error_of_each_score() -> None:
     assert sum(within) > 0.9 * len(within)
     assert " ± " in str(explainer.explain(it.queries))
     assert fastif.Explainer(model, it.train).explain(it.queries)[0].helpful[0].error is None
+
+
+def test_a_solution_that_is_not_judged_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = operator_of("mlp_dropout")
+    block = as_block(rows("mlp_dropout"), operator)
+    knobs = LiSSA.paper(damp=0.01, scale=50.0, depth=5)
+    judged = knobs.prepare(operator).solve(block, 0.0)
+    monkeypatch.setattr(type(operator), "__call__", None)  # a product over the data is what a residual takes
+    plain = knobs.unjudged().prepare(operator).solve(block, 0.0)
+    assert all(torch.equal(plain.value[name], tensor) for name, tensor in judged.value.items())
+    assert plain.residual is None
+    assert plain.residuals() == [None] * len(rows("mlp_dropout"))
+    assert not plain.converged.any()  # nobody looked

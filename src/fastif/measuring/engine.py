@@ -1,11 +1,12 @@
 """How the library is used where it is measured: explainers with the settings of a run, a clock, memory at its peak.
 
 The only file of benchmarks and experiments that looks behind the public face (`operator_of`, `solver_of`,
-`solutions_of`, `seen_by`, `scanner_of`, `working`), so that parts can be timed apart.
+`gradients_for`, `seen_by`, `scanner_of`, `working`), so that parts can be timed apart.
 """
 
 import time
 import warnings
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,9 @@ import torch
 import fastif
 from fastif.apps.checkup.machine import peak_memory
 from fastif.batch import Batch
+from fastif.candidates.index import BuiltIndex, ExactIndex
+from fastif.candidates.keys import Keys
+from fastif.candidates.nearest import By, Nearest
 from fastif.curvature import CurvatureOperator
 from fastif.data import Examples
 from fastif.explanation import Explanation
@@ -50,16 +54,37 @@ class Settings:
 
 @dataclass(frozen=True)
 class SharedCache(PrefixCache):
-    """A prefix cache that gives every explainer of the same data the same states, so that they are made once."""
+    """A prefix cache that gives every explainer of the same data the same states and index: they are made once."""
 
     memory: float = HOST_BYTES
     views: dict[int, Examples] = field(default_factory=dict, compare=False, repr=False)
+    indices: dict[str, "BuiltOnce"] = field(default_factory=dict, compare=False, repr=False)
 
     def view(self, model: Any, examples: Examples, **options: Any) -> Examples:
         """Return the examples with states in their batches."""
         if id(examples) not in self.views:
             self.views[id(examples)] = super().view(model, examples, **options)
         return self.views[id(examples)]
+
+    def nearest(self, k: int, by: By = "features") -> Nearest:
+        """Return a choice of the k nearest, of the same data in an index that is built once for all k."""
+        return Nearest(k, by=by, index=self.indices.setdefault(by, BuiltOnce()))
+
+
+class BuiltOnce:
+    """An exact index that is built of the first keys it is given; later ones, of the same data, are not made."""
+
+    def __init__(self) -> None:
+        self._built: BuiltIndex | None = None
+
+    def __repr__(self) -> str:
+        return "exact, built once"
+
+    def build(self, keys: Iterable[Keys]) -> BuiltIndex:
+        """Build it, or return what was built."""
+        if self._built is None:
+            self._built = ExactIndex().build(keys)
+        return self._built
 
 
 class Stopwatch:
@@ -159,11 +184,10 @@ def solver_of(explainer: fastif.Explainer) -> PreparedSolver:
     return explainer._prepared[0]
 
 
-def solutions_of(explainer: fastif.Explainer, queries: Batch) -> Block:
-    """Return the solutions of an explainer for placed queries: s_test of each."""
-    solver, damping = explainer._prepared
+def gradients_for(explainer: fastif.Explainer, queries: Batch) -> Block:
+    """Return the gradients of placed queries as an explainer takes them, with weight decay where it has it."""
     gradients_of = explainer._decay.of_queries(explainer._operator.jacobian.gradients)
-    return solver.solve(gradients_of(queries, explainer._measure), damping.value or 0.0).value
+    return gradients_of(queries, explainer._measure)
 
 
 def seen_by(explainer: fastif.Explainer) -> Examples:

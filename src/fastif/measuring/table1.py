@@ -112,7 +112,7 @@ def time_row(
         depth=solver.depth,
         solver=solver.compiled() if row.kind == "fast-compiled" else solver,
         curvature=curvature,
-        candidates="all" if k is None else fastif.Nearest(k, by="features"),
+        candidates="all" if k is None else cache.nearest(k),
     )
     by_naive = naive["product_s"][str(size_)] * repeats * STEPS + naive["example_s"] * (k or len(case.train))
     return {

@@ -114,6 +114,7 @@ class TaskModels:
     note: Callable[[str], None] = lambda words: None
     states: SharedStates = field(default_factory=SharedStates)
     _open: dict[str, TaskModel] = field(default_factory=dict)
+    _examples: dict[Any, TextExamples] = field(default_factory=dict)
 
     def get(self, name: Model, checkpoint: int = 0) -> TaskModel:
         """Return a model by its name; another `checkpoint` is the same from another seed."""
@@ -173,7 +174,11 @@ class TaskModels:
             )
         dtype = torch.float64 if self.double else None
         classifier = TextClassifier.from_pretrained(path, device=self.device, dtype=dtype)
-        return TaskModel(name, path, classifier, table, classifier.from_table(table), record)
+        # checkpoints of one model read the same texts alike, which takes longer than to load them
+        alike = (request["train"], classifier.max_length, tuple(classifier.label_names.items()))
+        if alike not in self._examples:
+            self._examples[alike] = classifier.from_table(table)
+        return TaskModel(name, path, classifier, table, self._examples[alike], record)
 
     def base(self) -> str | Path:
         """Return where the encoder is that all models are trained from."""

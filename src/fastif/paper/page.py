@@ -23,22 +23,22 @@ INTRODUCTION = """# The paper, run and told
 <!-- Made by `fastif reproduce page` from the files in docs/paper. Do not edit: run again, and make it anew. -->
 
 What *FastIF: Scalable Influence Functions for Efficient Model Interpretation and Debugging* (Guo, Rajani, Hase, Bansal,
-Xiong, EMNLP 2021) says, and what came out here. How to run it, and what differs from the paper, is in
-[Reproduce the paper](reproduce.md)."""
+Xiong, EMNLP 2021) says, and what came out here. In words: [What running the paper taught](findings.md). How to run it,
+and what differs from the paper: [Reproduce the paper](reproduce.md)."""
 HOW = """A verdict is computed from the numbers in `docs/paper/*.json` by a rule in `fastif/paper/rules`. *Holds*: the
 95 % interval of what was measured (Student's, over points or repeats; Fisher's for a correlation) lies on the side of
-the limit that the paper names. *Does not hold*: all of it lies on the other side. *Cannot tell here*: it includes the
-limit, there are fewer than three numbers or they are all the same, the size is not that of the claim, or the
-experiment was not run. The time of plain torch in claim 1 is extrapolated from a sample: where it was timed once, its
-own error is not in the interval, and the sentence says so. An accuracy after steps has in its interval, beside the
-repeats, the error of the rows that all of them are measured on: the paired one where the result has it, else the
-largest that the accuracies allow. A claim about several slices or settings holds where it holds in each. Nothing is
-corrected for there being many claims."""
+the limit that the paper names. *Does not hold*: all of it lies on the other side; or, of a gain whose sign is open, the
+paper's own figures lie beyond it. *Cannot tell here*: it includes the limit, there are fewer than three numbers or they
+are all the same, the size is not that of the claim, or the experiment was not run. The time of plain torch in claim 1
+is extrapolated from a sample: where it was timed once, its own error is not in the interval, and the sentence says so.
+An accuracy after steps has in its interval, beside the repeats, the error of the rows that all of them are measured on:
+the paired one where the result has it, else the largest that the accuracies allow. A claim about several slices or
+settings holds where it holds in each. Nothing is corrected for there being many claims."""
 # what stands in an experiment's table beyond the paper's own
 BEYOND: dict[str, str] = {
-    "table1": "plain torch in the same run, and the fast s_test on all training points",
+    "table1": "plain torch in the same run, the fast s_test on all training points, and other ways to answer a query",
     "recall": "other dampings beside the paper's, candidates by head gradient, by gradient dot product and at random",
-    "hvp": "the error to the converged solution",
+    "hvp": "the error to the converged solution, and what a solve makes of a gradient at other dampings",
     "correlations": "the true top, retrieved or not",
     "retraining": "the noise of random removals, and what influence predicted",
     "simulatability": "steps with predicted labels",

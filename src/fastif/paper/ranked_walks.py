@@ -32,9 +32,11 @@ class Ranking:
     @property
     def options(self) -> dict[str, Any]:
         """Of explainers."""
-        usual = {"precision": self.context.precision, "prefix_cache": self.context.models.states}
         few = {"curvature_examples": self.wanted.curvature_examples}
-        return {**usual, **self.variant.options(self.wanted.solver, self.context.seed, **few)}
+        found = self.variant.options(self.wanted.solver, self.context.seed, **few)
+        if self.variant.is_by_papers_solver:  # a walk solves at every step, and reads scores alone
+            found["solver"] = found["solver"].unjudged()
+        return {"precision": self.context.precision, "prefix_cache": self.context.models.states, **found}
 
     def plan(self, pool: int) -> Plan:
         """Return the knobs of the walk."""

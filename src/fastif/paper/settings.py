@@ -60,6 +60,7 @@ class Table1Settings:
         naive_rounds: samples that plain torch is timed on, whose spread is that of its time.
         candidates: the larger and the smaller k.
         variants: other ways to answer a query, timed with the smaller k.
+        variant_queries: that each of these is timed on.
         curvature_examples: that H is the mean over where a variant takes our solver; None leaves it to the library.
     """
 
@@ -71,6 +72,7 @@ class Table1Settings:
     candidates: tuple[int, int] = (10_000, 1000)
     naive_rounds: int = 3
     variants: tuple[Variant, ...] = ()
+    variant_queries: int = 3
     curvature_examples: int | None = None
 
 

@@ -12,12 +12,13 @@ import fastif
 from fastif import vectors
 from fastif.batch import Batch
 from fastif.data import Examples
-from fastif.measuring.engine import solutions_of, working
+from fastif.measuring.engine import gradients_for, operator_of, solver_of, working
 from fastif.measuring.words import markdown, number
 from fastif.paper.context import Context
 from fastif.paper.models import TaskModel
-from fastif.paper.variants import Variant, decay_of_the_authors
+from fastif.paper.variants import Variant
 from fastif.precision import matmuls
+from fastif.solvers import ConjugateGradient, PreparedSolver
 from fastif.vectors import Block
 
 Row = dict[str, Any]
@@ -46,20 +47,21 @@ def solve_variants(
     ]
 
     def solved(variant: Variant) -> Row:
-        explainer = context.explainer(model, train=data, **_options(context, variant))
+        explainer = context.explainer(model, train=data, **variant.options(wanted.solver, context.seed))
         with working(explainer), matmuls("float32", model.classifier.device):
-            return _row(variant.name, explainer.damping.value, solutions_of(explainer, points), gradients, papers)
+            solver, damping = _to_the_end(explainer, variant, wanted.solver.damping)
+            solution = solver.solve(gradients_for(explainer, points), damping).value
+            return _row(variant.name, damping, solution, gradients, papers)
 
     return rows + [context.part(f"solved, {variant.name}", partial(solved, variant)) for variant in wanted.variants]
 
 
-def _options(context: Context, variant: Variant) -> dict[str, Any]:
-    """Return the options of an explainer, with a solver that goes to the end."""
-    papers = context.settings.hvp.solver
+def _to_the_end(explainer: fastif.Explainer, variant: Variant, damping: float) -> tuple[PreparedSolver, float]:
+    """Return a solver that goes to the end, and the damping: in place of the paper's solver conjugate gradients."""
     if variant.is_by_papers_solver:
-        decay = decay_of_the_authors(variant.decay) if variant.decay else {}
-        return {"solver": fastif.ConjugateGradient(), "damping": papers.damping, "curvature": "hessian", **decay}
-    return variant.options(papers, context.seed)
+        return ConjugateGradient().prepare(operator_of(explainer)), damping
+    assert explainer.damping.value is not None
+    return solver_of(explainer), explainer.damping.value
 
 
 def _row(name: str, damping: float | None, solution: Block, gradients: Block, papers: Block) -> Row:

@@ -6,6 +6,7 @@ once for a model with three labels, one with two and a simulator of either.
 
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from fastif.data import Examples
 from fastif.prefix import PrefixCache, Prefixed, PrefixModel, States
@@ -20,6 +21,8 @@ class SharedStates(PrefixCache):
 
     memory: float = HOST_BYTES
     found: dict[str, States] = field(default_factory=dict, compare=False, repr=False)
+    # what examples are known by: those of an experiment do not change, and each walk asks for them again
+    known: WeakKeyDictionary[Examples, str] = field(default_factory=WeakKeyDictionary, compare=False, repr=False)
 
     def view(self, model: Any, examples: Examples, *, batch_size: int = 256, progress: Progress = silent) -> Examples:
         """Return the examples with states in their batches."""
@@ -33,3 +36,8 @@ class SharedStates(PrefixCache):
             return self.found[key]
 
         return Prefixed(examples, make)
+
+    def _inputs_sha256(self, examples: Examples) -> str:
+        if examples not in self.known:
+            self.known[examples] = super()._inputs_sha256(examples)
+        return self.known[examples]

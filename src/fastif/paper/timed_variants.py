@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import fastif
 from fastif.measuring.case import Case
 from fastif.measuring.engine import Settings as Computing
 from fastif.measuring.engine import SharedCache
@@ -41,15 +40,15 @@ def _timed(context: Context, case: Case, cache: SharedCache, plan: Plan, variant
         cache,
         plan,
         depth=papers.depth if variant.is_by_papers_solver else STEPS,
-        candidates=fastif.Nearest(k, by=variant.by),
+        candidates=cache.nearest(k, variant.by),
         **options,
     )
     return {"variant": variant.name, "k": k, **found}
 
 
-def table(rows: list[Row], papers: Row) -> list[str]:
+def table(found: dict[str, Any] | None, papers: Row) -> list[str]:
     """Return what each way takes beside the paper's fast cell of the same k; nothing of results without them."""
-    if not rows:
+    if not (found and found["rows"]):
         return []
     lines = [
         [
@@ -61,12 +60,12 @@ def table(rows: list[Row], papers: Row) -> list[str]:
             seconds(row["solving_s"]),
             ratio(papers["seconds"] / row["seconds"]),
         ]
-        for row in [{"variant": "as the paper ranks, fast s_test", **papers}, *rows]
+        for row in [{"variant": "as the paper ranks, fast s_test", **papers}, *found["rows"]]
     ]
     columns = ["ranked by", "solver", "damping", "first query", "each after it", "of that the solve"]
     return [
-        f"What the paper left out, each with the {papers['k']:,} nearest. The first query makes what later ones find: "
-        "the index, and of our solver what all solutions share.",
+        f"What the paper left out, each with the {papers['k']:,} nearest; mean over {found['queries']} queries. The "
+        "first query makes what later ones find: an index of the head's gradients, and what all solutions share.",
         markdown([*columns, "times faster than the paper's way, each after it"], lines),
     ]
 

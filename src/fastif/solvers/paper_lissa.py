@@ -34,7 +34,10 @@ Look = Callable[[int, Callable[[], Block]], None]
 
 @dataclass(frozen=True)
 class PaperLiSSA:
-    """The paper's knobs: damp, scale, J = depth, B = batch_size, T = repeats; and whether steps are compiled."""
+    """The paper's knobs: damp, scale, J = depth, B = batch_size, T = repeats.
+
+    And whether steps are compiled, and a residual is estimated.
+    """
 
     damp: float
     scale: float
@@ -43,6 +46,7 @@ class PaperLiSSA:
     repeats: int
     seed: int
     compile_steps: bool = False
+    has_residual: bool = True
 
     def __post_init__(self) -> None:
         if not (self.damp >= 0 and self.scale > 0):
@@ -56,6 +60,13 @@ class PaperLiSSA:
         Compiling takes some minutes before the first query, and seconds where torch finds it on disk.
         """
         return replace(self, compile_steps=True)
+
+    def unjudged(self) -> "PaperLiSSA":
+        """Return the same without a residual, for who solves often and never reads it.
+
+        With few steps it takes about as long as they do. None of its solutions is said to have converged.
+        """
+        return replace(self, has_residual=False)
 
     def prepare(self, operator: CurvatureOperator) -> "PreparedPaperLiSSA":
         """There is nothing to prepare."""
@@ -102,8 +113,9 @@ class PreparedPaperLiSSA:
         operator.progress("solving", knobs.depth, knobs.depth)
         samples = vectors.scale(found, 1 / knobs.scale)
         value, error = summarise_repeats(samples, knobs.repeats)
-        residual = relative_residual(self._part(value, self.own_damping), block).cpu()
-        converged = residual <= CONVERGED  # for the record alone
+        residual = relative_residual(self._part(value, self.own_damping), block).cpu() if knobs.has_residual else None
+        # for the record alone
+        converged = torch.zeros(vectors.width(block), dtype=torch.bool) if residual is None else residual <= CONVERGED
         return Solution(value, converged, residual, knobs.depth, self.description, samples, error)
 
     def drawn(self) -> Tensor:
