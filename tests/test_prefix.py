@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 import fastif
-from fastif import keeping
 from fastif.batch import Batch
 from fastif.errors import ConfigurationError, NonFiniteError, StoredFileError
 from fastif.integrations.huggingface import TextClassifier, TextExamples
@@ -226,21 +225,6 @@ def test_a_frozen_weight_changes_the_name_and_a_chosen_one_does_not(name: str, c
         module.get_parameter(name).view(-1)[0] += 1e-9
     model = TextClassifier(module, tiny.tokenizer_of())
     assert (_key(model, examples(model)) != key) == changes
-
-
-def test_frozen_weights_are_hashed_once_and_again_after_they_were_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    hashed: list[int] = []
-    plain = keeping.content_sha256
-    monkeypatch.setattr(keeping, "content_sha256", lambda tensors: hashed.append(len(tensors)) or plain(tensors))
-    module = tiny.module_of("bert")
-    model = TextClassifier(module, tiny.tokenizer_of())
-    before = model.fingerprint()
-    assert model.at(model.parameters).fingerprint() == before
-    assert len(hashed) == 1
-    with torch.no_grad():
-        module.get_parameter("bert.encoder.layer.0.output.dense.bias")[0] += 1.0
-    assert model.fingerprint() != before
-    assert model.in_half(torch.bfloat16).fingerprint() != model.fingerprint()
 
 
 def test_another_cut_is_another_file() -> None:

@@ -1,5 +1,6 @@
 """A run directory: what was done is found again, what is damaged is named, and no two processes write to one."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fastif.errors import ConfigurationError, StoredFileError
+from fastif.errors import ConfigurationError, DataError, StoredFileError
 from fastif.files import replacing
 from fastif.store import RunStore
 
@@ -78,8 +79,8 @@ def test_what_is_not_a_run_or_not_this_one_is_left_alone(tmp_path: Path) -> None
     with pytest.raises(StoredFileError, match=r"holds letter\.txt and is no run"), RunStore.begin(tmp_path, REQUEST):
         pass
     assert (tmp_path / "letter.txt").read_text() == "mine"
-    with RunStore.begin(tmp_path / "run", REQUEST):
-        pass
+    with RunStore.begin(tmp_path / "run", REQUEST) as store:
+        store.piece("one", lambda: {"x": torch.ones(1)})
     with pytest.raises(StoredFileError, match="not finished"):
         RunStore.read(tmp_path / "run")
     with (
@@ -89,6 +90,23 @@ def test_what_is_not_a_run_or_not_this_one_is_left_alone(tmp_path: Path) -> None
         pass
     with pytest.raises(ConfigurationError, match="JSON"), RunStore.begin(tmp_path / "x", {"a": float("nan")}):
         pass
+
+
+@pytest.mark.parametrize("kept", ["a piece", "a file", "nothing"])
+def test_a_start_that_left_nothing_does_not_hold_the_directory(kept: str, tmp_path: Path) -> None:
+    with contextlib.suppress(DataError), RunStore.begin(tmp_path / "run", REQUEST) as store:
+        if kept == "a piece":
+            store.piece("one", lambda: {"x": torch.ones(1)})
+        elif kept == "a file":
+            store.add_json("result.json", {})
+        raise DataError("the data cannot be read")
+    other = {**REQUEST, "seed": 4}
+    refused = contextlib.nullcontext() if kept == "nothing" else pytest.raises(StoredFileError, match="another request")
+    with refused, RunStore.begin(tmp_path / "run", other) as store:
+        assert store.request == other
+        store.finish()
+    if kept == "nothing":
+        assert RunStore.read(tmp_path / "run").request == other
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"format": "other"}'])

@@ -35,29 +35,6 @@ def content_sha256(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-class ContentHash:
-    """The hash of tensors that seldom change: made once, and again after one of them was written to.
-
-    >>> tensor = torch.zeros(2)
-    >>> known = ContentHash()
-    >>> before = known.sha256({"x": tensor})
-    >>> known.sha256({"x": tensor}) == before, known.sha256({"x": tensor.add_(1)}) == before
-    (True, False)
-    """
-
-    def __init__(self) -> None:
-        self._known: tuple[list[tuple[Any, ...]], str] | None = None
-
-    def sha256(self, tensors: Mapping[str, Tensor]) -> str:
-        """Return the hash of names, dtypes, shapes and numbers."""
-        if any(tensor.is_inference() for tensor in tensors.values()):  # torch does not count who writes to these
-            return content_sha256(tensors)
-        state = [(name, tensor.data_ptr(), tensor.shape, tensor._version) for name, tensor in tensors.items()]
-        if self._known is None or self._known[0] != state:
-            self._known = state, content_sha256(tensors)
-        return self._known[1]
-
-
 def to_tensor(content: Any) -> Tensor:
     """Return what JSON can hold as bytes, so that it can be kept.
 

@@ -16,7 +16,7 @@ from fastif.data import Examples
 from fastif.errors import FastifError, LossError, ModelError, NonFiniteError, ShapeError
 from fastif.evaluation import Evaluation
 from fastif.front import FrozenFront
-from fastif.keeping import ContentHash
+from fastif.keeping import content_sha256
 from fastif.losses import NamedLoss, PerExample, resolve_loss
 from fastif.parameters import Choice, split_parameters, unwrap
 from fastif.precision import matmuls, wide
@@ -75,7 +75,6 @@ class TorchModel:
         self._examined = False  # whether they were at other weights, so that it need not be asked again
         self.bytes_per_example = 0
         self._bytes_by_shape: dict[tuple[torch.Size, ...], int] = {}
-        self._content = ContentHash()  # of what is not chosen
         # what holds at any weights, and is shared by the model `at` others: kinds of curvature whose products were seen
         # to be symmetric, and routes of capture/ that were found right
         self.symmetric: set[str] = set()
@@ -127,7 +126,7 @@ class TorchModel:
     def in_half(self, dtype: torch.dtype) -> Self:
         """Return the same model, after `check`, with weights in half precision; losses are taken in float32."""
         other = copy.copy(self)
-        other._bytes_by_shape, other.routes, other._content = {}, {}, ContentHash()
+        other._bytes_by_shape, other.routes = {}, {}
         other._parameters = {name: tensor.to(dtype) for name, tensor in self._parameters.items()}
         other._frozen = {
             name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in self._frozen.items()
@@ -195,7 +194,7 @@ class TorchModel:
     def fingerprint(self) -> str:
         """Return a hash of the frozen front: its tensors, and how its parts are set."""
         assert self._front is not None
-        return self._front.settings() + self._content.sha256({**self._frozen, **self._buffers})
+        return self._front.settings() + content_sha256({**self._frozen, **self._buffers})
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each example."""

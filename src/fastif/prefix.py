@@ -12,7 +12,7 @@ import hashlib
 import math
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
@@ -101,17 +101,18 @@ class PrefixCache:
 
     def _key(self, model: PrefixModel, examples: Examples) -> str:
         precision = torch.get_float32_matmul_precision()  # states that a GPU made in tf32 are not those of float32
-        words = f"{model.fingerprint()} {self.storage} {precision} {self._inputs_sha256(examples)}"
-        return hashlib.sha256(words.encode()).hexdigest()[:40]
+        digest = hashlib.sha256(f"{model.fingerprint()} {self.storage} {precision}".encode())
+        for part in input_bytes(examples):
+            digest.update(part)
+        return digest.hexdigest()[:40]
 
-    def _inputs_sha256(self, examples: Examples) -> str:
-        """Return a hash of all inputs."""
-        digest = hashlib.sha256()
-        for batch in examples.batches(1024):
-            for name, tensor in batch.named_inputs().items():
-                digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-                digest.update(tensor.cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+
+def input_bytes(examples: Examples) -> Iterator[bytes]:
+    """Yield all that the inputs of examples are known by."""
+    for batch in examples.batches(1024):
+        for name, tensor in batch.named_inputs().items():
+            yield f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode()
+            yield tensor.cpu().contiguous().numpy().tobytes()
 
 
 class States:

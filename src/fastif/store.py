@@ -62,6 +62,8 @@ class RunStore:
         with _locked(directory):
             if (directory / DESCRIPTION).exists():
                 description = _read(directory)
+                if _holds_nothing(directory, description):  # such as a start that failed at its data
+                    description = _new(request)
                 _check_same(directory, description["request"], request)
             else:
                 description = _new(request)
@@ -219,6 +221,12 @@ def _read(directory: Path) -> dict[str, Any]:
             f"{__version__}, which reads up to {FORMAT_VERSION}. Install the newer one."
         )
     return description
+
+
+def _holds_nothing(directory: Path, description: Mapping[str, Any]) -> bool:
+    """Whether a run was begun, and neither a piece of it nor a file of its result was ever kept."""
+    others = {each.name for each in directory.iterdir()} - {DESCRIPTION, LOCK, PARTS}
+    return description["state"] == RUNNING and not others and not any((directory / PARTS).glob("*"))
 
 
 def _check_same(directory: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

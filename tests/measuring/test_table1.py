@@ -125,7 +125,7 @@ def test_an_index_is_built_once_and_answers_for_every_k(case, monkeypatch):
         time_row(case, Settings(), cache, plan, Row(k, "fast", None), NAIVE)
     assert made == [1]
     few, many = (
-        engine.explainer_for(case, Settings(), cache, candidates=cache.nearest(k), solver=fastif.Identity())
+        engine.explainer_for(case, Settings(), cache, candidates=cache.nearest(case.train, k), solver=fastif.Identity())
         .scores(case.first(1))
         .train_ids[0]
         .tolist()

@@ -342,6 +342,18 @@ def test_helpful_edges_are_few_and_strong(result, verdict):
     assert judged("few-helpful-edges", result).outcome is verdict
 
 
+def test_edges_from_all_points_are_told_of_and_decide_nothing():
+    result = graphs([10, 20, 30, 40], [2, 2, 2, 2])
+    assert "of all training points" not in judged("few-helpful-edges", result).why
+    rows = [
+        {"share_helpful": share, "times_as_strong": times} for share, times in ((0.4, 0.5), (0.6, 1.0), (0.5, None))
+    ]
+    result["models"]["nli-2"]["variants"] = {"all points, not the nearest alone": rows}
+    found = judged("few-helpful-edges", result)
+    assert found.outcome is HOLDS
+    assert "of all training points 40% to 60% help, 0.50 to 1.00 times as strong" in found.why
+
+
 def test_edges_that_are_not_known_by_point_decide_nothing():
     part = {"comparison": {"pairs": []}, "queries": [{"slice": "MNLI"}]}
     for name in ("few-helpful-edges", "lexical-overlap"):

@@ -111,6 +111,19 @@ def test_the_time_of_plain_torch_is_a_mean_over_samples_with_a_spread(results):
         assert row["naive_rounds"] == 3
 
 
+def test_examples_that_are_repeated_up_to_a_number_are_scored_like_themselves(laboratory):
+    model = laboratory.models.get("nli-3")
+    more = replace(laboratory.settings, table1=replace(laboratory.settings.table1, examples=2 * len(model.train) + 5))
+    case = table1._case(Context(more, laboratory.data, laboratory.models, store=None), model)
+    assert len(case.train) == 2 * len(model.train) + 5
+    assert case.data_words.endswith(f"{len(model.train):,} of them, repeated")
+    explainer = engine.explainer_for(case, engine.Settings(), engine.SharedCache(), solver=fastif.Identity())
+    values = explainer.scores(case.first(2)).values
+    once = values[:, : len(model.train)]
+    assert torch.allclose(values, torch.cat([once, once, once[:, :5]], dim=1), rtol=1e-4, atol=1e-6)
+    assert once.unique().numel() > len(model.train)  # two queries, and few examples that are alike
+
+
 def test_other_ways_to_answer_a_query_are_timed_beside_the_papers(results, laboratory):
     found = results("table1")["result"]["variants"]
     rows = {row["variant"]: row for row in found["rows"]}
@@ -123,8 +136,10 @@ def test_other_ways_to_answer_a_query_are_timed_beside_the_papers(results, labor
     assert dampings[:2] == [50.0, 5000.0]
     assert 0 < dampings[2] < 50
     assert rows["gradient dot product"]["damping"] is None
+    assert rows["gradient dot product"]["solving_s"] is None
+    assert all(rows[name]["solving_s"] > 0 for name in extrapolated)
     words = (laboratory.out / "table1" / "table.md").read_text()
-    assert "What the paper left out, each with the 10 nearest; mean over 2 queries." in words
+    assert "What the paper left out, each with the 10 nearest: mean over 2 queries" in words
     assert "| as the paper ranks, fast s_test |" in words
 
 

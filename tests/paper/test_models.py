@@ -8,11 +8,11 @@ import torch
 
 from fastif.data import Subset
 from fastif.errors import ConfigurationError, DataError, StoredFileError
+from fastif.paper import states as shared_states
 from fastif.paper.harness import Laboratory
 from fastif.paper.models import ACCURACY
 from fastif.paper.points import RIGHT, WRONG, choose_points
 from fastif.paper.scales import settings_for
-from fastif.prefix import PrefixCache
 
 
 def test_a_model_is_trained_once_and_found_again(laboratory, monkeypatch):
@@ -65,7 +65,8 @@ def test_models_of_one_base_share_the_states_of_their_frozen_layers(laboratory):
 def test_examples_are_read_once_for_all_who_ask_for_their_states(laboratory, monkeypatch):
     model, states = laboratory.models.get("nli-3"), laboratory.models.states
     first = states.view(model.classifier, model.train).states
-    monkeypatch.setattr(PrefixCache, "_inputs_sha256", None)
+    monkeypatch.setattr(type(model.classifier), "fingerprint", None)
+    monkeypatch.setattr(shared_states, "input_bytes", None)
     assert states.view(model.classifier, model.train).states is first
     other = Subset(model.train, range(4))
     with pytest.raises(TypeError):

@@ -58,7 +58,7 @@ class SharedCache(PrefixCache):
 
     memory: float = HOST_BYTES
     views: dict[int, Examples] = field(default_factory=dict, compare=False, repr=False)
-    indices: dict[str, "BuiltOnce"] = field(default_factory=dict, compare=False, repr=False)
+    indices: dict[tuple[int, By], "BuiltOnce"] = field(default_factory=dict, compare=False, repr=False)
 
     def view(self, model: Any, examples: Examples, **options: Any) -> Examples:
         """Return the examples with states in their batches."""
@@ -66,9 +66,9 @@ class SharedCache(PrefixCache):
             self.views[id(examples)] = super().view(model, examples, **options)
         return self.views[id(examples)]
 
-    def nearest(self, k: int, by: By = "features") -> Nearest:
-        """Return a choice of the k nearest, of the same data in an index that is built once for all k."""
-        return Nearest(k, by=by, index=self.indices.setdefault(by, BuiltOnce()))
+    def nearest(self, examples: Examples, k: int, by: By = "features") -> Nearest:
+        """Return a choice of the k nearest of some examples, in an index of them that is built once for all k."""
+        return Nearest(k, by=by, index=self.indices.setdefault((id(examples), by), BuiltOnce()))
 
 
 class BuiltOnce:

@@ -112,7 +112,7 @@ def time_row(
         depth=solver.depth,
         solver=solver.compiled() if row.kind == "fast-compiled" else solver,
         curvature=curvature,
-        candidates="all" if k is None else cache.nearest(k),
+        candidates="all" if k is None else cache.nearest(case.train, k),
     )
     by_naive = naive["product_s"][str(size_)] * repeats * STEPS + naive["example_s"] * (k or len(case.train))
     return {
@@ -129,17 +129,19 @@ def time_row(
 
 
 def time_queries(
-    case: Case, settings: Settings, cache: SharedCache, plan: Plan, *, depth: int = STEPS, **options: Any
+    case: Case, settings: Settings, cache: SharedCache, plan: Plan, *, depth: int, **options: Any
 ) -> dict[str, Any]:
     """Time single queries, one by one, of an explainer with some options.
 
     `depth` is how many of the paper's steps its solver takes: with fewer than all of them, the solve is extrapolated.
+    A solver that does not say when it solves has no time of its own.
     """
     found = _timed(case, settings, cache, plan, depth=depth, **options)
     times = [query.seconds for query in found.queries]
+    solving = [query.solving for query in found.queries if query.solving is not None]
     return {
         "seconds": statistics.fmean(times),
-        "solving_s": statistics.fmean(query.solving for query in found.queries),
+        "solving_s": statistics.fmean(solving) if solving else None,
         "scoring_s": statistics.fmean(query.scoring for query in found.queries),
         "spread": statistics.stdev(times) if len(times) > 1 else None,
         "first_call_s": found.cold,
@@ -159,7 +161,7 @@ def time_one_repeat(case: Case, settings: Settings, cache: SharedCache, plan: Pl
     size_, _, curvature = KINDS["fast"]
     solver = _solver(case, plan, batch_size=size_, repeats=1)
     how: dict[str, Any] = {"depth": solver.depth, "solver": solver, "curvature": curvature, "candidates": [0]}
-    times = [query.solving for query in _timed(case, settings, cache, plan, **how).queries]
+    times = [query.solving or 0.0 for query in _timed(case, settings, cache, plan, **how).queries]
     return {
         "B": size_,
         "T": 1,
@@ -175,7 +177,7 @@ class _Query:
     """What a query took: in all, of that the solve, and the scan of its candidates."""
 
     seconds: float
-    solving: float
+    solving: float | None
     scoring: float
     residual: float | None
 
@@ -214,10 +216,10 @@ def _timed(case: Case, settings: Settings, cache: SharedCache, plan: Plan, *, de
 
 def _extrapolated(watch: Stopwatch, took: float, depth: int, residual: float | None) -> _Query:
     """Return what a query takes with all of the paper's steps: those alone are multiplied, all else stays."""
-    solved = watch.of("solving") or 0.0
-    solving = solved * STEPS / depth
+    solved = watch.of("solving")
+    more = 0.0 if solved is None else solved * (STEPS / depth - 1)
     # the candidates come first; after them the strongest are scored again, for their errors
-    return _Query(took - solved + solving, solving, watch.first("scoring") or 0.0, residual)
+    return _Query(took + more, None if solved is None else solved + more, watch.first("scoring") or 0.0, residual)
 
 
 def _single(case: Case, query: int) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastif.measuring.words import markdown
 
+TITLE = "Accuracy of the task models"
 ALL = "all"
 BY_PART = ("ANLI", "reviews")  # by round, and by domain
 BY_PART_AND_LABEL = ("HANS",)

@@ -179,18 +179,16 @@ GAINS: dict[str, Gain] = {
     "augmentation-anli": Gain(2.7, 1.7, "Section 6.3, Figure 7 (c)"),
 }
 GAIN_CLAIMS: dict[str, Claim] = {
-    "correction-mnli": Claim(
-        "on HANS, steps on helpful points of its own training data gain more than on random points and on the anchors",
-        GAINS["correction-mnli"].where,
-    ),
-    "augmentation-hans": Claim(
-        "on HANS, steps on helpful points of HANS gain more than on random points and on the anchors",
-        GAINS["augmentation-hans"].where,
-    ),
-    "augmentation-anli": Claim(
-        "on ANLI, steps on helpful points of ANLI gain more than on random points and on the anchors",
-        GAINS["augmentation-anli"].where,
-    ),
+    name: Claim(
+        f"{words} gain {GAINS[name].helpful} points of accuracy, more than random points do, and "
+        f"{GAINS[name].over_anchors} more than the anchors",
+        GAINS[name].where,
+    )
+    for name, words in (
+        ("correction-mnli", "on HANS, steps on helpful points of its own training data"),
+        ("augmentation-hans", "on HANS, steps on helpful points of HANS"),
+        ("augmentation-anli", "on ANLI, steps on helpful points of ANLI"),
+    )
 }
 CORRECTION_CLAIMS: dict[str, tuple[Claim, ...]] = {
     "correction-mnli": (

@@ -44,17 +44,11 @@ def run(context: Context) -> dict[str, Any]:
     rows = torch.randperm(len(model.train), generator=torch.Generator().manual_seed(context.seed))
     data = model.examples(model.table.take(sorted(rows[: wanted.examples or len(rows)].tolist())))
     explainer = context.explainer(model, train=data, curvature="hessian", solver=wanted.solver.solver())
-    operator, measured, converged = operator_of(explainer), [], []
     every = model.classifier.place(points.examples.batch(range(len(points))))
     with working(explainer):
-        gradients = operator.jacobian.gradients(every, model.classifier.losses)
-        runs = _Runs(context, operator)
-        for query in range(len(points)):
-            right_side = vectors.select(gradients, slice(query, query + 1))
-            work = _Work(context, runs, right_side)
-            converged.append(_beside(right_side, context.piece(f"converged {query}", work.converged)))
-            measured += _query(context, replace(work, truths={"converged": converged[-1]}), query)
-    solved = {"gradients": gradients, "papers": vectors.join(converged)}
+        gradients = operator_of(explainer).jacobian.gradients(every, model.classifier.losses)
+        measured, converged = _every_query(context, operator_of(explainer), gradients)
+    solved = {"gradients": gradients, "papers": converged}
     kinds = [RIGHT if flag else WRONG for flag in points.right.tolist()]
     return {
         "damping": wanted.solver.damping,
@@ -63,6 +57,17 @@ def run(context: Context) -> dict[str, Any]:
         "rows": [{**row, "prediction": kinds[row["query"]]} for row in measured],
         "variants": solved_variants.solve_variants(context, model, data, every, **solved),
     }
+
+
+def _every_query(context: Context, operator: CurvatureOperator, gradients: Block) -> tuple[list[Row], Block]:
+    """Return the rows of all queries, and their converged solutions."""
+    runs, rows, converged = _Runs(context, operator), [], []
+    for query in range(vectors.width(gradients)):
+        right_side = vectors.select(gradients, slice(query, query + 1))
+        work = _Work(context, runs, right_side)
+        converged.append(_beside(right_side, context.piece(f"converged {query}", work.converged)))
+        rows += _query(context, replace(work, truths={"converged": converged[-1]}), query)
+    return rows, vectors.join(converged)
 
 
 def _query(context: Context, work: "_Work", query: int) -> list[Row]:
@@ -173,11 +178,11 @@ class _Snapshots(PreparedPaperLiSSA):
             self._taken.append((step + 1, took, vectors.scale(mean, 1 / self.knobs.scale)))
 
 
-def mean_of(rows: list[Row], value: str, **setting: Any) -> float:
-    """Return the mean of a value over the rows that have this setting, and the value; nan where none has."""
+def mean_of(rows: list[Row], value: str, **setting: Any) -> float | None:
+    """Return the mean of a value over the rows that have this setting, and the value; None where none has."""
     found = [row[value] for row in rows if all(row[key] == wanted for key, wanted in setting.items())]
     known = [each for each in found if each is not None]
-    return statistics.fmean(known) if known else math.nan
+    return statistics.fmean(known) if known else None
 
 
 def table(result: dict[str, Any]) -> str:
@@ -221,8 +226,10 @@ def table(result: dict[str, Any]) -> str:
 
 def _untimed(rows: list[Row]) -> str:
     """Say where runs have no time."""
-    without = any(row["seconds"] is None for row in rows)
-    return ", whose steps are recorded in the first run: that has no time" if without else ""
+    without = len({row["query"] for row in rows if row["seconds"] is None})
+    return (
+        f", whose steps are recorded in the first run: of {without} of the points there is no time" if without else ""
+    )
 
 
 def draw(result: dict[str, Any]) -> "dict[str, Figure]":
@@ -254,7 +261,7 @@ def _figure(result: dict[str, Any], error: str, words: str, *, with_time: bool) 
                 depths = sorted({row["J"] for row in some})
                 axes.plot(
                     depths,
-                    [mean_of(some, value, J=depth) for depth in depths],
+                    [mean_of(some, value, J=depth) or math.nan for depth in depths],
                     "o-",
                     ms=3,
                     color=colours(place),

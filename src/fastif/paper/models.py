@@ -21,7 +21,7 @@ from fastif.integrations.huggingface import Recipe, TextClassifier, TextExamples
 from fastif.integrations.huggingface.packaged import resolve
 from fastif.integrations.huggingface.record import RECORD
 from fastif.integrations.tables import TextTable
-from fastif.paper.accuracy import accuracy_tables
+from fastif.paper.accuracy import TITLE, accuracy_tables
 from fastif.paper.data import Data
 from fastif.paper.made_up import save_tiny_base
 from fastif.paper.settings import MODELS, Model, Settings
@@ -29,7 +29,7 @@ from fastif.paper.states import SharedStates
 from fastif.progress import Progress, silent
 
 TINY = "tiny"
-ACCURACY, ACCURACY_TITLE = "accuracy.md", "Accuracy of the task models"
+ACCURACY = "accuracy.md"
 TRAIN: dict[Model, Callable[[Data], TextTable]] = {
     "nli-3": lambda data: data.nli_train(3),
     "nli-2": lambda data: data.nli_train(2),
@@ -207,7 +207,7 @@ class TaskModels:
             if not path.parent.name.startswith(".")  # another process is about to write it
         }
         with replacing(self.directory / ACCURACY) as temporary:
-            temporary.write_text(f"# {ACCURACY_TITLE}\n\n{accuracy_tables(records)}\n", encoding="utf-8")
+            temporary.write_text(f"# {TITLE}\n\n{accuracy_tables(records)}\n", encoding="utf-8")
 
 
 def _full_name(name: Model, checkpoint: int) -> str:

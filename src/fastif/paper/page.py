@@ -9,11 +9,10 @@ from typing import Any
 
 from fastif.files import replacing
 from fastif.measuring.words import markdown
-from fastif.paper.accuracy import accuracy_tables
+from fastif.paper.accuracy import TITLE, accuracy_tables
 from fastif.paper.claims import CLAIMS, Claim
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.harness import caption
-from fastif.paper.models import ACCURACY_TITLE
 from fastif.paper.publishing import picture_file, publish, read_published
 from fastif.paper.verdicts import Outcome, Verdict
 
@@ -172,7 +171,7 @@ def _accuracy(found: Mapping[str, Any]) -> list[str]:
         for name, known in by_name.items()
         for record, names in known
     }
-    return [f"## {ACCURACY_TITLE}", accuracy_tables(records)] if records else []
+    return [f"## {TITLE}", accuracy_tables(records)] if records else []
 
 
 def _missing(found: Mapping[str, Any]) -> list[str]:

@@ -75,8 +75,9 @@ SCALES: dict[str, Settings] = {
         sizes=Sizes(),
         recipes=_recipes(FULL_RECIPE, nli_3_few=FEW_RECIPE),
         table1=Table1Settings(variants=NEAREST_VARIANTS),
-        # fewer points and sizes than the paper's, and fewer examples, as each point is solved to the end too
-        hvp=HvpSettings(2, 2, batch_sizes=(1, 8, 64), examples=8192, variants=SOLVED_VARIANTS),
+        # fewer points and sizes than the paper's, as each point is solved to the end too; and as many examples as our
+        # solver takes of so large a model on a GPU, so that all solutions are for one H
+        hvp=HvpSettings(2, 2, batch_sizes=(1, 8, 64), examples=4096, variants=SOLVED_VARIANTS),
         recall=RecallSettings(decay=WEIGHT_DECAY),
         correlations=CorrelationSettings(full=SHORT_ORIGINAL, variants=VARIANTS),
         retraining=RetrainingSettings(

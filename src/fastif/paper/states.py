@@ -1,15 +1,19 @@
 """SharedStates: the hidden states of frozen layers, kept in memory for every model that has them in common.
 
 Models that are trained from one base share all below their first trained layer, so that the states of a text are made
-once for a model with three labels, one with two and a simulator of either.
+once for a model with three labels, one with two and a simulator of either. Neither models nor texts of an experiment
+are ever written to: what each is known by is found once, as every walk asks for it again.
 """
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
+
 from fastif.data import Examples
-from fastif.prefix import PrefixCache, Prefixed, PrefixModel, States
+from fastif.prefix import PrefixCache, Prefixed, PrefixModel, States, input_bytes
 from fastif.progress import Progress, silent
 
 HOST_BYTES = 6e10  # of main memory; on a GPU as much as it has room for
@@ -21,8 +25,7 @@ class SharedStates(PrefixCache):
 
     memory: float = HOST_BYTES
     found: dict[str, States] = field(default_factory=dict, compare=False, repr=False)
-    # what examples are known by: those of an experiment do not change, and each walk asks for them again
-    known: WeakKeyDictionary[Examples, str] = field(default_factory=WeakKeyDictionary, compare=False, repr=False)
+    known: WeakKeyDictionary[Any, str] = field(default_factory=WeakKeyDictionary, compare=False, repr=False)
 
     def view(self, model: Any, examples: Examples, *, batch_size: int = 256, progress: Progress = silent) -> Examples:
         """Return the examples with states in their batches."""
@@ -37,7 +40,13 @@ class SharedStates(PrefixCache):
 
         return Prefixed(examples, make)
 
-    def _inputs_sha256(self, examples: Examples) -> str:
+    def _key(self, model: PrefixModel, examples: Examples) -> str:
+        if model not in self.known:
+            self.known[model] = model.fingerprint()
         if examples not in self.known:
-            self.known[examples] = super()._inputs_sha256(examples)
-        return self.known[examples]
+            digest = hashlib.sha256()
+            for part in input_bytes(examples):
+                digest.update(part)
+            self.known[examples] = digest.hexdigest()
+        # states that a GPU made in tf32 are not those of float32
+        return f"{self.known[model]} {self.known[examples]} {self.storage} {torch.get_float32_matmul_precision()}"

@@ -137,7 +137,8 @@ def table(result: dict[str, Any]) -> str:
     )
     table_ = markdown([*columns, "ours", "plain torch / ours", PREDICTED], rows)
     (papers,) = [row for row in result["rows"] if (row["kind"], there[row["k"]]) == ("fast", 1000)]
-    return "\n\n".join([table_, note, *_assumed(result), *timed_variants.table(result.get("variants"), papers)])
+    others = timed_variants.table(result.get("variants"), papers, result["queries"])
+    return "\n\n".join([table_, note, *_assumed(result), *others])
 
 
 def predicted_s(row: dict[str, Any]) -> float | None:

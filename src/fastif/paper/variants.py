@@ -79,12 +79,13 @@ PAPERS = Variant("as the paper ranks")
 
 
 GRADIENT_DOT = Variant("gradient dot product", gradient_dot=True)
+ALL_POINTS = Variant("all points, not the nearest alone", scan=True)
 VARIANTS = (
     GRADIENT_DOT,
     Variant("damping 50, our solver", damping=50.0),
     Variant("damping 5000, our solver", damping=5000.0),
     Variant("automatic damping, our solver", damping="auto"),
     Variant("nearest by head gradient", by="head-gradient"),
-    Variant("all points, not the nearest alone", scan=True),
+    ALL_POINTS,
     Variant("weight decay in the gradients", decay=WEIGHT_DECAY),
 )

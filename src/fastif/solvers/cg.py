@@ -121,6 +121,7 @@ class PreparedConjugateGradient:
     def solve(self, block: Block, damping: float) -> Solution:
         """Solve for every vector of the block."""
         self._check(damping)
+        self.operator.progress("solving", 0, 100)
         block, sizes = _normalised(block)
         value = vectors.scale(block, 0.0)
         missing, size = block, vectors.norm(block)

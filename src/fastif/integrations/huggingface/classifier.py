@@ -265,7 +265,7 @@ class TextClassifier(TorchModel):
         """Return a hash of the weights that are not chosen and of the configuration."""
         settings = {name: value for name, value in self.config.to_dict().items() if name not in NO_SETTINGS}
         words = json.dumps(settings, sort_keys=True, default=str) + transformers.__version__
-        return hashlib.sha256(f"{words} {self._content.sha256({**self._frozen, **self._buffers})}".encode()).hexdigest()
+        return hashlib.sha256(f"{words} {content_sha256({**self._frozen, **self._buffers})}".encode()).hexdigest()
 
     def weights_sha256(self) -> str:
         """Return a hash of all weights."""
