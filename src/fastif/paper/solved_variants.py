@@ -13,10 +13,10 @@ from fastif import vectors
 from fastif.batch import Batch
 from fastif.data import Examples
 from fastif.measuring.engine import gradients_for, operator_of, solver_of, working
-from fastif.measuring.words import markdown, number
+from fastif.measuring.words import markdown
 from fastif.paper.context import Context
 from fastif.paper.models import TaskModel
-from fastif.paper.variants import Variant
+from fastif.paper.variants import Variant, damping_in_words
 from fastif.solvers import ConjugateGradient, PreparedSolver
 from fastif.vectors import Block
 
@@ -89,7 +89,7 @@ def table(rows: list[Row]) -> list[str]:
         [
             row["way"],
             row["solver"],
-            number(row["damping"]),
+            damping_in_words(row["damping"]),
             *(_spread(row[f"cosine_with_{other}"]) for other in ("gradient", "papers")),
         ]
         for row in rows

@@ -13,10 +13,10 @@ from fastif.measuring.case import Case
 from fastif.measuring.engine import Settings as Computing
 from fastif.measuring.engine import SharedCache, explain, explainer_for
 from fastif.measuring.table1 import STEPS, Plan, time_queries
-from fastif.measuring.words import markdown, number, ratio, seconds
+from fastif.measuring.words import markdown, ratio, seconds
 from fastif.paper.context import Context
 from fastif.paper.solver_settings import NLI_ON_MNLI
-from fastif.paper.variants import Variant
+from fastif.paper.variants import Variant, damping_in_words
 
 Row = dict[str, Any]
 
@@ -56,7 +56,7 @@ def table(found: dict[str, Any] | None, papers: Row, queries: int) -> list[str]:
         [
             row["variant"],
             row["method"],
-            number(row["damping"]),
+            damping_in_words(row["damping"]),
             "-" if row["extrapolated"] else seconds(row["first_call_s"]),  # of few steps
             _after(row),
             seconds(row["solving_s"]),

@@ -75,6 +75,15 @@ def decay_of_the_authors(decay: float) -> dict[str, Any]:
     return {"weight_decay": 2 * decay, "weight_decay_in": "matrices"}
 
 
+def damping_in_words(damping: float | None) -> str:
+    """Return a damping with three digits, for a table.
+
+    >>> damping_in_words(5000.0), damping_in_words(1.2481), damping_in_words(None)
+    ('5000', '1.25', '-')
+    """
+    return "-" if damping is None else f"{float(f'{damping:.3g}'):g}"
+
+
 PAPERS = Variant("as the paper ranks")
 
 
