@@ -22,6 +22,7 @@ from fastif.paper import (
     amazon,
     changes,
     correction,
+    hvp,
     recall,
     retraining,
     simulatability,
@@ -177,6 +178,10 @@ def test_the_dearest_setting_has_no_error_to_itself(results):
     assert [row["error_to_dearest"] for row in dearest] == [0.0, 0.0]
     others = [row for row in rows if row not in dearest]
     assert all(row["error_to_dearest"] > 0 and row["error_to_converged"] > 0 for row in others)
+    drawn = hvp.draw(results("hvp")["result"])["hvp"]
+    heights = [line.get_ydata() for axes in drawn.axes for line in axes.get_lines()]
+    assert len(heights) == 2 * 3 * 2  # predictions, panels, sizes
+    assert all(math.isfinite(height) for line in heights for height in line)
     # the share that the depth leaves missing: (1 - damp)^J, and h_0 = v
     assert all(abs(row["relative_to_converged"] - 0.9 ** row["J"]) < 0.15 for row in rows)
 

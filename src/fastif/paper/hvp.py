@@ -259,9 +259,10 @@ def _figure(result: dict[str, Any], error: str, words: str, *, with_time: bool) 
             for place, size in enumerate(sizes):
                 some = [row for row in rows if (row["prediction"], row["B"], row["T"]) == (kind, size, repeat)]
                 depths = sorted({row["J"] for row in some})
+                means = [mean_of(some, value, J=depth) for depth in depths]
                 axes.plot(
                     depths,
-                    [mean_of(some, value, J=depth) or math.nan for depth in depths],
+                    [math.nan if mean is None else mean for mean in means],
                     "o-",
                     ms=3,
                     color=colours(place),
