@@ -122,7 +122,8 @@ def test_several_models_are_trained_by_other_processes(tmp_path, monkeypatch):
     assert [laboratory.models.is_trained("nli-3", number) for number in range(3)] == [True, True, False]
     assert json.loads((outcome.path / "result.json").read_text())["result"]["checkpoints"] == 2
     words = (tmp_path / "models/accuracy.md").read_text()
-    assert {line.split("|")[1].strip() for line in words.splitlines()[4:]} == {"nli-3", "nli-3-1"}
+    rows = [line.split("|")[1].strip() for line in words.splitlines() if line.startswith("| nli")]
+    assert rows == 2 * ["nli-3", "nli-3-1"]  # on MNLI and on ANLI
 
 
 @pytest.mark.parametrize("name", ["correction-mnli", "augmentation-hans", "augmentation-anli", "amazon"])
