@@ -161,7 +161,8 @@ def time_one_repeat(case: Case, settings: Settings, cache: SharedCache, plan: Pl
     size_, _, curvature = KINDS["fast"]
     solver = _solver(case, plan, batch_size=size_, repeats=1)
     how: dict[str, Any] = {"depth": solver.depth, "solver": solver, "curvature": curvature, "candidates": [0]}
-    times = [query.solving or 0.0 for query in _timed(case, settings, cache, plan, **how).queries]
+    queries = _timed(case, settings, cache, plan, **how).queries
+    times = [query.solving for query in queries if query.solving is not None]
     return {
         "B": size_,
         "T": 1,

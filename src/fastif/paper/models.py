@@ -174,7 +174,7 @@ class TaskModels:
             )
         dtype = torch.float64 if self.double else None
         classifier = TextClassifier.from_pretrained(path, device=self.device, dtype=dtype)
-        # checkpoints of one model read the same texts alike, which takes longer than to load them
+        # checkpoints of one model read the same texts alike, so that they are tokenised once
         alike = (request["train"], classifier.max_length, tuple(classifier.label_names.items()))
         if alike not in self._examples:
             self._examples[alike] = classifier.from_table(table)

@@ -110,7 +110,7 @@ def _scales(found: Mapping[str, Any]) -> list[str]:
 
 def _count(verdicts: list[Verdict]) -> str:
     counts = {outcome: sum(each.outcome is outcome for each in verdicts) for outcome in Outcome}
-    hold, fail, unknown = counts.values()
+    hold, fail, unknown = (counts[outcome] for outcome in (Outcome.HOLDS, Outcome.FAILS, Outcome.UNKNOWN))
     return (
         f"Of {len(verdicts)} claims {hold} {'holds' if hold == 1 else 'hold'}, {fail} {'does' if fail == 1 else 'do'} "
         f"not, and of {unknown} one cannot tell here."

@@ -122,7 +122,7 @@ def table(result: dict[str, Any]) -> str:
                 "/" if cell is None else str(cell),
                 "/" if four is None else str(four),
                 seconds(row["naive_s"]) + _spread(row.get("naive_spread")),
-                f"{seconds(row['seconds'])}{_spread(row['spread'])}{', extrapolated' if row['extrapolated'] else ''}",
+                timed_variants.taken(row),
                 ratio(row["ratio_to_naive"]),
                 seconds(predicted_s(row)),
             ]

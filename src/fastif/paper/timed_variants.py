@@ -58,7 +58,7 @@ def table(found: dict[str, Any] | None, papers: Row, queries: int) -> list[str]:
             row["method"],
             damping_in_words(row["damping"]),
             "-" if row["extrapolated"] else seconds(row["first_call_s"]),  # of few steps
-            _after(row),
+            taken(row),
             seconds(row["solving_s"]),
             ratio(papers["seconds"] / row["seconds"]),
         ]
@@ -73,6 +73,7 @@ def table(found: dict[str, Any] | None, papers: Row, queries: int) -> list[str]:
     ]
 
 
-def _after(row: Row) -> str:
+def taken(row: Row) -> str:
+    """Return what a query takes, with its deviation, and whether that is extrapolated."""
     spread = "" if row["spread"] is None else f" ± {seconds(row['spread'])}"
     return f"{seconds(row['seconds'])}{spread}{', extrapolated' if row['extrapolated'] else ''}"

@@ -64,7 +64,7 @@ class PaperLiSSA:
     def unjudged(self) -> "PaperLiSSA":
         """Return the same without a residual, for who solves often and never reads it.
 
-        With few steps it takes about as long as they do. None of its solutions is said to have converged.
+        It is one more product with the curvature. None of the solutions is said to have converged.
         """
         return replace(self, has_residual=False)
 
