@@ -45,4 +45,4 @@ def test_runs_that_record_their_steps_have_no_time_and_the_same_errors(on_gpu):
     assert all(row["seconds"] > 0 for row in rows if row["query"] == 1)
     assert all(math.isfinite(row["relative_to_converged"]) for row in rows)
     deep = [row["relative_to_converged"] for row in rows if row["J"] == 24]
-    assert max(deep) < 0.3  # (1 - damp)^J = 0.08, and what random draws add
+    assert max(deep) < 0.1  # (1 - damp)^J = 0.08; on a CPU, with the same draws, 0.05 to 0.08
