@@ -117,8 +117,8 @@ SCALES: dict[str, Settings] = {
             curvature_examples=150,
         ),
         hvp=HvpSettings(
-            1,
-            1,
+            2,
+            2,
             (40, 60, 80, 100),
             (1, 4, 8),
             (1, 4),
