@@ -54,7 +54,19 @@ SMALL_ORIGINAL = replace(SMALL_NLI, batch_size=8, repeats=1)
 SMALL_HVP = SolverSettings(0.05, 1e3, 100)  # slower, so that there is something to be seen over J
 SMOKE_SOLVER = SolverSettings(0.1, 500, 12, batch_size=2, repeats=2)
 SMOKE_ORIGINAL = SolverSettings(0.1, 500, 12, batch_size=8, repeats=1)
-SMALL_CORRECTION = CorrectionSettings(SMALL_HANS, steps=6, learning_rate=1e-2, k=100, watched=240)
+# several models: of one, nothing can be told of others, and intervals are over models
+SMALL_CORRECTION = CorrectionSettings(
+    SMALL_HANS,
+    steps=6,
+    learning_rate=1e-2,
+    k=100,
+    repeats=2,
+    checkpoints=5,
+    watched=300,
+    variants=VARIANTS,
+    variant_repeats=2,
+    curvature_examples=150,
+)
 SMOKE_CORRECTION = CorrectionSettings(
     replace(SMOKE_SOLVER, depth=3), anchors=4, points=4, steps=2, learning_rate=5e-2, k=10, repeats=2
 )
@@ -97,10 +109,10 @@ SCALES: dict[str, Settings] = {
         base="minilm",
         source="real",
         sizes=Sizes(
-            nli_train=1500,
+            nli_train=6000,
             nli_few=300,
             hans_train=1200,
-            reviews_train=800,
+            reviews_train=2400,
             evaluated=600,
             anli_pool=400,
             reviews_anchors=500,
@@ -147,10 +159,10 @@ SCALES: dict[str, Settings] = {
         visualization=VisualizationSettings(
             15, 15, k=100, nli_on_mnli=SMALL_NLI, nli_on_hans=SMALL_HANS, hans=SMALL_HANS
         ),
-        correction_mnli=SMALL_CORRECTION,
-        augmentation_hans=SMALL_CORRECTION,
+        correction_mnli=replace(SMALL_CORRECTION, checkpoints=3),
+        augmentation_hans=replace(SMALL_CORRECTION, checkpoints=3),
         augmentation_anli=SMALL_CORRECTION,
-        amazon=CorrectionSettings(SMALL_NLI, anchors=50, points=50, steps=5, k=250, learning_rate=1e-2, watched=250),
+        amazon=replace(SMALL_CORRECTION, solver=SMALL_NLI, anchors=50, points=50, steps=5, k=250),
     ),
     "smoke": Settings(
         scale="smoke",
