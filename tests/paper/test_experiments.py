@@ -171,6 +171,28 @@ def test_solutions_turn_from_the_gradient_as_damping_falls(results, laboratory):
     assert row["cosine_with_gradient"] == pytest.approx(cosines.tolist(), rel=1e-3)
 
 
+def test_each_point_has_draws_of_its_own(laboratory, tmp_path, monkeypatch):
+    drawn = []
+    taken = hvp._Snapshots._through_the_model
+
+    def watched(self, *arguments):
+        drawn.append((self.knobs.batch_size, self._ids.clone()))
+        return taken(self, *arguments)
+
+    monkeypatch.setattr(hvp._Snapshots, "_through_the_model", watched)
+    with RunStore.begin(tmp_path / "hvp", {}) as store:
+        rows = hvp.run(Context(laboratory.settings, laboratory.data, laboratory.models, store))["rows"]
+    runs = len({(row["query"], row["B"], row["T"]) for row in rows})
+    assert len(drawn) == runs == 8
+    for size in laboratory.settings.hvp.batch_sizes:  # two points, and T of 1 and 2: one run is the first of the two
+        single_run = [ids for batch, ids in drawn if batch == size and ids.shape[1] == size]
+        double_run = [ids for batch, ids in drawn if batch == size and ids.shape[1] == 2 * size]
+        assert not torch.equal(*single_run)
+        assert [torch.equal(one, two[:, :size]) for one, two in zip(single_run, double_run, strict=True)] == [True] * 2
+        firsts = [half for two in double_run for half in two.split(size, dim=1)]
+        assert not any(torch.equal(a, b) for place, a in enumerate(firsts) for b in firsts[:place])
+
+
 def test_the_dearest_setting_has_no_error_to_itself(results):
     rows = results("hvp")["result"]["rows"]
     assert len(rows) == 2 * 2 * 2 * 2  # queries, depths, sizes, repeats

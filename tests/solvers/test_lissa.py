@@ -12,6 +12,7 @@ from fastif import vectors
 from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError, ConvergenceError, SingularMatrixError
 from fastif.solvers.lissa import LiSSA, largest_example_norm
+from fastif.solvers.paper_lissa import PreparedPaperLiSSA
 from tests import oracles
 from tests.problems import CURVATURES, as_block, case, gradients, matrix, operator_of, relative_error, safe_damping
 
@@ -176,6 +177,22 @@ def test_the_papers_iteration_is_the_same_in_the_space_of_rows(batch_size: int, 
     assert relative_error(vectors.flatten(one), vectors.flatten(two)) < 1e-12
     again = prepared._through_the_model(vectors.scale(block, 2.0))  # what was made for the first run serves the second
     assert relative_error(vectors.flatten(again), 2 * vectors.flatten(two)) < 1e-12
+
+
+def test_a_prepared_solver_takes_the_draws_of_other_repeats() -> None:
+    operator = operator_of("transformer")
+    block = as_block(gradients("transformer", "queries"), operator)
+    knobs = LiSSA.paper(damp=0.02, scale=9.0, depth=20, batch_size=2, repeats=2, seed=4)
+    fresh = PreparedPaperLiSSA(knobs, operator, runs=[2, 3])
+    expected = vectors.flatten(fresh._through_the_model(block))
+    prepared = knobs.prepare(operator)
+    for iterate in (prepared._in_rows, prepared._through_the_model):
+        prepared.draw_as([0, 1])
+        assert relative_error(vectors.flatten(iterate(block)), expected) > 1e-3
+        prepared.draw_as([2, 3])
+        assert relative_error(vectors.flatten(iterate(block)), expected) < 1e-12
+    with pytest.raises(ValueError, match="there are 2 runs, and draws for 3"):
+        prepared.draw_as([0, 1, 2])
 
 
 def test_a_large_model_takes_the_papers_iteration_to_the_space_of_rows() -> None:

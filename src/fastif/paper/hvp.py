@@ -1,7 +1,8 @@
 """Figure 3 (b): time and error of the inverse-Hessian-vector product over depth J, batch size B and repeats T.
 
 The error is the norm of the difference to the most expensive setting, as in the paper, and to the converged solution of
-(H + damp x scale I) x = v, which the paper does not have. One run to the largest J passes all smaller ones.
+(H + damp x scale I) x = v, which the paper does not have. One run to the largest J passes all smaller ones. Each point
+has random draws of its own, so that an interval over points has their error too.
 """
 
 import math
@@ -64,7 +65,7 @@ def _every_query(context: Context, operator: CurvatureOperator, gradients: Block
     runs, rows, converged = _Runs(context, operator), [], []
     for query in range(vectors.width(gradients)):
         right_side = vectors.select(gradients, slice(query, query + 1))
-        work = _Work(context, runs, right_side)
+        work = _Work(context, runs, right_side, first_repeat=query * max(context.settings.hvp.repeats))
         converged.append(_beside(right_side, context.piece(f"converged {query}", work.converged)))
         rows += _query(context, replace(work, truths={"converged": converged[-1]}), query)
     return rows, vectors.join(converged)
@@ -102,6 +103,7 @@ class _Work:
     context: Context
     runs: "_Runs"
     right_side: Block
+    first_repeat: int  # of those whose draws are its own
     truths: dict[str, Block] = field(default_factory=dict)
 
     def converged(self) -> Block:
@@ -112,13 +114,16 @@ class _Work:
 
     def dearest(self, size: int, repeats: int) -> Tensors:
         """Run the most expensive setting; return where it ended, and its own rows."""
-        path = self.runs.of(size, repeats).path(self.right_side)
+        path = self._path(size, repeats)
         self.truths["dearest"] = path[-1][2]
         return {**path[-1][2], "rows": to_tensor(self._rows(path, size, repeats))}
 
     def measured(self, size: int, repeats: int) -> list[Row]:
         """Run a setting, and return a row for each depth."""
-        return self._rows(self.runs.of(size, repeats).path(self.right_side), size, repeats)
+        return self._rows(self._path(size, repeats), size, repeats)
+
+    def _path(self, size: int, repeats: int) -> Path:
+        return self.runs.of(size, repeats).path(self.right_side, self.first_repeat)
 
     def _rows(self, path: Path, size: int, repeats: int) -> list[Row]:
         rows = []
@@ -159,9 +164,10 @@ class _Snapshots(PreparedPaperLiSSA):
         self._started = 0.0
         self._is_timed = not next(iter(operator.model.parameters.values())).is_cuda
 
-    def path(self, right_side: Block) -> Path:
+    def path(self, right_side: Block, first_repeat: int) -> Path:
         """Iterate, and return the pictures; without a time in the first run on a GPU, which records the steps."""
         self._taken = []
+        self.draw_as(range(first_repeat, first_repeat + self.knobs.repeats))
         synchronize()
         self._started = time.perf_counter()
         self.iterate(right_side)

@@ -139,6 +139,14 @@ class PreparedPaperLiSSA:
 
         return vectors.scale(self._through_the_model(block, told), 1 / self.knobs.scale)
 
+    def draw_as(self, runs: Sequence[int]) -> None:
+        """Take the draws of as many other repeats from now on; what a GPU recorded of the steps stays."""
+        if len(runs) != len(self.runs):
+            raise ValueError(f"there are {len(self.runs)} runs, and draws for {len(runs)}")
+        self.runs = runs
+        for known in ("_ids", "_rows_are_kept", "_in_space_of_rows"):
+            self.__dict__.pop(known, None)
+
     @cached_property
     def _rows_are_kept(self) -> bool:
         """Whether the Jacobian rows of all examples that are drawn can be kept: then no step needs the model."""
