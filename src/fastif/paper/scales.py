@@ -159,8 +159,9 @@ SCALES: dict[str, Settings] = {
         visualization=VisualizationSettings(
             15, 15, k=100, nli_on_mnli=SMALL_NLI, nli_on_hans=SMALL_HANS, hans=SMALL_HANS
         ),
-        correction_mnli=replace(SMALL_CORRECTION, checkpoints=3),
-        augmentation_hans=replace(SMALL_CORRECTION, checkpoints=3),
+        # three slices of anchors, and so three times as many walks
+        correction_mnli=replace(SMALL_CORRECTION, checkpoints=3, variant_repeats=1),
+        augmentation_hans=replace(SMALL_CORRECTION, checkpoints=3, variant_repeats=1),
         augmentation_anli=SMALL_CORRECTION,
         amazon=replace(SMALL_CORRECTION, solver=SMALL_NLI, anchors=50, points=50, steps=5, k=250),
     ),
