@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import statistics
 import warnings
 from dataclasses import replace
@@ -23,6 +24,7 @@ from fastif.paper import (
     changes,
     correction,
     hvp,
+    ranked_walks,
     recall,
     retraining,
     simulatability,
@@ -30,7 +32,7 @@ from fastif.paper import (
     table1,
     visualization,
 )
-from fastif.paper.context import Context
+from fastif.paper.context import Context, UnfinishedError
 from fastif.paper.endings import ends_of, with_rows_error
 from fastif.paper.experiments import EXPERIMENTS, find
 from fastif.paper.figures_of_the_paper import CORRELATIONS
@@ -581,12 +583,37 @@ def test_repeats_from_one_model_are_not_taken_for_other_models(results):
     # two repeats from each of three models: alike from one model, different between them
     ends = [1.1, 1.1, 1.4, 1.4, 1.6, 1.6]
     courses = {kind: [course(kind, number, end) for number, end in enumerate(ends)] for kind in KINDS}
-    walks = {changes.ALL: Courses(parts, courses, plan)}
+    walks = {changes.ALL: Courses(parts, courses, plan, models=3)}
     setting = {"set": "test", "part": "test", "measure": "loss", "first": "helpful", "second": "start"}
-    (row,) = changes.pick(changes.measured(walks, checkpoints=3), **setting)
+    (row,) = changes.pick(changes.measured(walks), **setting)
     slow = paired_interval([0.1, 0.4, 0.6], [0.0] * 3)
     assert (row["mean"], row["low"], row["high"]) == pytest.approx((slow.mean, slow.low, slow.high))
     assert row["count"] == 3
+
+
+@pytest.mark.parametrize("name", ["augmentation-anli", "amazon"])
+def test_a_result_can_be_made_of_what_was_finished(name, laboratory, results, tmp_path):
+    whole, experiment, few = results(name), EXPERIMENTS[name], VARIANTS[:3]
+    shutil.copytree(laboratory.out / "models", tmp_path / "models")
+    settings = laboratory.settings
+    own = name.replace("-", "_")
+    settings = replace(settings, **{own: replace(getattr(settings, own), variants=few)})
+    unfinished = Laboratory(tmp_path, settings, stops_here=True)
+    with pytest.raises(UnfinishedError, match=r"not finished.*--stop-here"):
+        unfinished.run(experiment)
+    with RunStore.begin(tmp_path / name, unfinished._request(experiment)) as store:
+        context = Laboratory(tmp_path, settings).context(store)
+        for part in experiment.parts(settings):
+            if few[2] not in part:
+                experiment.make(context, part)
+    path = unfinished.run(experiment).path
+    result = json.loads((path / "result.json").read_text())["result"]
+    for key in ("walks", "effects"):
+        assert result.get(key) == whole["result"].get(key)
+    told = result["variants"].get("changes") or result["variants"]["comparisons"]
+    assert list(told) == [ranked_walks.SAME, *(each.name for each in few[:2] if (name, each) != ("amazon", few[0]))]
+    assert f"Not finished, and so not in the table of other ways to rank: {few[2].name}." in result["notes"]
+    assert few[2].name in (path / "table.md").read_text()
 
 
 @pytest.mark.parametrize(("name", "count"), [("augmentation-anli", 7), ("correction-mnli", 1)])

@@ -69,6 +69,15 @@ def reproduce(
         ),
     ] = 1,
     memory_budget: options.MemoryBudget = None,
+    stop_here: Annotated[
+        bool,
+        typer.Option(
+            "--stop-here",
+            help="Compute nothing more of a run that was killed: make its result of what was finished. Other ways to "
+            "rank than the paper's are left out, and named, where they were not.",
+            rich_help_panel=options.RUN,
+        ),
+    ] = False,
     as_json: options.Json = False,
 ) -> int:
     """Run an experiment of the paper, or all of them: its numbers as JSON, its figures, and a table "paper | ours".
@@ -97,6 +106,7 @@ def reproduce(
             memory_budget=options.read_bytes(memory_budget),
             progress=bars,
             note=note,
+            stops_here=stop_here,
         )
         outcomes = laboratory.run_all(experiments) if name == ALL else [laboratory.run(experiments[0])]
     for outcome in outcomes if not as_json else []:

@@ -24,7 +24,7 @@ from fastif.paper.context import Context
 from fastif.paper.endings import Ends, Group, ends_of, joined, with_rows_error
 from fastif.paper.figures_of_the_paper import AMAZON, AMAZON_CLAIM
 from fastif.paper.models import TaskModel
-from fastif.paper.ranked_walks import SAME, Ranking, with_unranked
+from fastif.paper.ranked_walks import SAME, Ranking, finished, with_unranked
 from fastif.paper.settings import CorrectionSettings, Model, Settings
 from fastif.paper.variants import GRADIENT_DOT, Variant
 from fastif.paper.variants import PAPERS as PAPERS_RANKING
@@ -47,7 +47,6 @@ def run(context: Context) -> dict[str, Any]:
     wanted, data = context.settings.amazon, context.data
     found: dict[Effect, list[Courses]] = {PAPERS: [], OURS: []}
     ends: list[Ends] = []
-    variants: dict[str, list[Row]] = {}
     notes: list[str] = []
     for checkpoint in range(wanted.checkpoints):
         model = context.model(MODEL, checkpoint)
@@ -58,11 +57,7 @@ def run(context: Context) -> dict[str, Any]:
         # random points and anchors know no effect
         found[OURS].append(replace(ours, courses={**papers.courses, **ours.courses}))
         ends.append(_ends(context, model, sets, f"checkpoint {checkpoint}", papers))
-        if wanted.variants and checkpoint == 0:
-            variants[SAME] = _shown(with_unranked(papers, papers, wanted.variant_repeats))
-        for variant in _others(wanted) if checkpoint == 0 else ():
-            other = make(context, (checkpoint, variant))
-            variants[variant.name] = _shown(with_unranked(papers, other, wanted.variant_repeats))
+    variants, missing = _variants(context, found[PAPERS][0])
     effects = {effect: Courses.joined(each).as_json() for effect, each in found.items()}
     rows, all_ends = effects[PAPERS]["comparisons"], {TEST: joined(ends)}
     everyone: list[Group] = [([TEST], list(range(effects[PAPERS]["parts"][0]["examples"])))]
@@ -73,7 +68,7 @@ def run(context: Context) -> dict[str, Any]:
         "held_out": data.sizes.held_out,
         "examples": len(model.train),
         "checkpoints": wanted.checkpoints,
-        "notes": list(dict.fromkeys(notes)),
+        "notes": [*dict.fromkeys(notes), *missing],
         "effects": effects,
         "variants": {
             "repeats": wanted.variant_repeats,
@@ -81,6 +76,19 @@ def run(context: Context) -> dict[str, Any]:
             "comparisons": variants,
         },
     }
+
+
+def _variants(context: Context, papers: Courses) -> tuple[dict[str, list[Row]], list[str]]:
+    """Return the changes by other ways to rank, from the first model, and which of them are not finished."""
+    wanted = context.settings.amazon
+    if not wanted.variants:
+        return {}, []
+
+    def beside(other: Courses) -> list[Row]:
+        return _shown(with_unranked(papers, other, wanted.variant_repeats))
+
+    others, missing = finished(_others(wanted), lambda variant: beside(make(context, (0, variant))))
+    return {SAME: beside(papers), **others}, missing
 
 
 def parts(settings: Settings) -> list[tuple[int, Variant]]:
@@ -102,7 +110,11 @@ def make(context: Context, part: tuple[int, Variant]) -> Courses:
     if variant == GRADIENT_DOT:  # one of the two effects, and so repeated as often as the other
         wanted = replace(wanted, variant_repeats=wanted.repeats)
     name_of = {PAPERS_RANKING: PAPERS, GRADIENT_DOT: OURS}.get(variant, variant.name)
-    return _walk(Ranking(context, wanted, variant), model, _sets(context, model), f"checkpoint {checkpoint}, {name_of}")
+    sets, where = _sets(context, model), f"checkpoint {checkpoint}"
+    courses = _walk(Ranking(context, wanted, variant), model, sets, f"{where}, {name_of}")
+    if variant == PAPERS_RANKING:
+        _ends(context, model, sets, where, courses)  # which `run` finds
+    return courses
 
 
 def _others(wanted: CorrectionSettings) -> list[Variant]:
@@ -154,6 +166,7 @@ def table(result: dict[str, Any]) -> str:
     """Return what the paper says of each kind beside the change that was measured, then all parts and both measures."""
     papers, ours = result["effects"][PAPERS], result["effects"][OURS]
     plan, parts, domain = papers["plan"], papers["parts"], result["held_out"]
+    repeats = plan["repeats"] * result.get("checkpoints", 1)
     first = [
         [
             kind,
@@ -180,8 +193,8 @@ def table(result: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             f"Paper ({AMAZON_CLAIM.where}): {AMAZON_CLAIM.words}. Ours, held-out domain {domain}, change of its "
-            f"accuracy in points after {plan['steps']} steps, with 95 % intervals over "
-            f"{plan['repeats'] * result.get('checkpoints', 1)} repeats, all on the same rows:",
+            f"accuracy in points after {plan['steps']} steps; {changes.intervals_in_words(result, repeats)}, all on "
+            "the same rows:",
             markdown(["steps on", "paper", f"ours, {PAPERS} (as the paper)", f"ours, {OURS}"], first),
             markdown(["part", "steps on", "chosen by", "accuracy", "change, points", "change of mean loss"], rest),
             f"{plan['anchors']} anchors and {plan['examples']} points a step, rate {plan['learning_rate']:g}, the "

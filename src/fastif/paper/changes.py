@@ -1,9 +1,8 @@
 """What the steps of a correction changed: paired intervals, the table "paper | ours", and the figures.
 
 Kinds share the anchors of a repeat, so that they are compared repeat by repeat. Where several cells are averaged
-(slices of the anchors by slices of the test set), that is done within a repeat. Repeats from one model are no other
-models: with several checkpoints, what is compared is the mean over the repeats of each. Knows walks, neither models nor
-data.
+(slices of the anchors by slices of the test set), that is done within a repeat, or with several checkpoints within a
+model. Knows walks, neither models nor data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,16 +35,16 @@ Cell = tuple[Courses, int]
 Row = dict[str, Any]
 
 
-def measured(walks: Mapping[str, Courses], checkpoints: int = 1) -> list[Row]:
+def measured(walks: Mapping[str, Courses]) -> list[Row]:
     """Return every change after the last step: of each cell, and of the averages over cells."""
     rows: list[Row] = []
     for anchors, courses in walks.items():
         for number, part in enumerate(courses.parts):
             about = {"anchors": anchors, "set": part.set, "part": part.title, "examples": part.examples}
-            rows += [{**about, **row} for row in _rows([(courses, number)], checkpoints)]
+            rows += [{**about, **row} for row in _rows([(courses, number)])]
     for name, cells in averages(walks).items():
         about = {"anchors": None, "set": None, "part": name, "cells": len(cells)}
-        rows += [{**about, **row} for row in _rows(cells, checkpoints)]
+        rows += [{**about, **row} for row in _rows(cells)]
     return rows
 
 
@@ -84,22 +83,21 @@ def averages(walks: Mapping[str, Courses]) -> dict[str, list[Cell]]:
     return {name: cells for name, cells in found.items() if cells}
 
 
-def _rows(cells: list[Cell], checkpoints: int) -> list[Row]:
+def _rows(cells: list[Cell]) -> list[Row]:
     rows = []
     for measure in MEASURES:
         for first, second in PAIRS:
-            one = _mean(cells, first, measure, checkpoints)
-            other = one[:, 0] if second == START else _mean(cells, second, measure, checkpoints)[:, -1]
+            one = _mean(cells, first, measure)
+            other = one[:, 0] if second == START else _mean(cells, second, measure)[:, -1]
             found = paired_interval(one[:, -1], other).as_json()
             start = float(one[:, 0].mean())
             rows.append({"measure": measure, "first": first, "second": second, "start": start, **found})
     return rows
 
 
-def _mean(cells: list[Cell], kind: Kind, measure: Measure, checkpoints: int) -> Tensor:
-    """Return the mean over cells, (repeats, steps + 1), and with several checkpoints over the repeats of each."""
-    found = torch.stack([courses.values(kind, measure)[:, :, part] for courses, part in cells]).mean(dim=0)
-    return found if checkpoints == 1 else found.unflatten(0, (checkpoints, -1)).mean(dim=1)
+def _mean(cells: list[Cell], kind: Kind, measure: Measure) -> Tensor:
+    """Return the mean over cells, (repeats or models, steps + 1)."""
+    return torch.stack([courses.independent(kind, measure)[:, :, part] for courses, part in cells]).mean(dim=0)
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------
@@ -128,7 +126,7 @@ def table(result: Mapping[str, Any]) -> str:
     parts = [
         f"{result['setting']} (trained on, steps on, measured on). {plan['steps']} gradient steps at rate "
         f"{plan['learning_rate']:g} on {plan['examples']} points for {plan['anchors']} anchors each, of the "
-        f"{plan['nearest']:,} nearest; {_repeats(result, repeats)}, all on the same rows. {_sizes(result)}",
+        f"{plan['nearest']:,} nearest; {intervals_in_words(result, repeats)}, all on the same rows. {_sizes(result)}",
         "Accuracy after the last step, in points:",
         _gains(name, rows, is_sliced=ALL not in result["walks"]),
     ]
@@ -142,7 +140,8 @@ def table(result: Mapping[str, Any]) -> str:
     return "\n\n".join([*parts, f"How points are ranked: {walk['how']}"])
 
 
-def _repeats(result: Mapping[str, Any], repeats: int) -> str:
+def intervals_in_words(result: Mapping[str, Any], repeats: int) -> str:
+    """Return how often all was repeated, from how many models, and what intervals are over."""
     models = result.get("checkpoints", 1)
     if models == 1:
         return f"{repeats} repeats, 95 % intervals of paired differences over repeats"

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 import fastif
+from fastif.errors import FastifError
 from fastif.integrations.tables import TextTable
 from fastif.keeping import Tensors, from_tensor, to_tensor
 from fastif.paper.data import Data
@@ -16,6 +17,10 @@ from fastif.paper.settings import Settings
 from fastif.precision import Precision
 from fastif.progress import Progress, silent
 from fastif.store import RunStore
+
+
+class UnfinishedError(FastifError):
+    """A piece of work is not there, and nothing is to be computed."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Context:
         progress: called as progress(stage, done, total).
         note: told, in a sentence, what is being done.
         finished: called after each piece that was made.
+        stops_here: make no piece that is not there.
     """
 
     settings: Settings
@@ -43,6 +49,7 @@ class Context:
     progress: Progress = silent
     note: Callable[[str], None] = lambda words: None
     finished: Callable[[], None] = lambda: None
+    stops_here: bool = False
     asked: list[TaskModel] = field(default_factory=list)
 
     @property
@@ -79,6 +86,11 @@ class Context:
 
         def making() -> Tensors:
             nonlocal made
+            if self.stops_here:
+                raise UnfinishedError(
+                    f"'{name}' is not finished, and the paper's own part of the result needs it: give the command "
+                    "again without --stop-here."
+                )
             made = True
             return make()
 

@@ -22,7 +22,7 @@ from fastif.paper.context import Context
 from fastif.paper.data import Data, check_no_shared_premise
 from fastif.paper.endings import Ends, ends_of, joined
 from fastif.paper.models import TaskModel
-from fastif.paper.ranked_walks import SAME, Ranking, with_unranked
+from fastif.paper.ranked_walks import SAME, Ranking, finished, with_unranked
 from fastif.paper.settings import CorrectionSettings, Model, Settings
 from fastif.paper.sources import CONSTITUENT, LEXICAL, SUBSEQUENCE
 from fastif.paper.variants import PAPERS, Variant
@@ -81,7 +81,6 @@ class Correction:
         wanted, tables = self._wanted(context.settings), self._tables(context)
         found: dict[str, list[Courses]] = {}
         ends: dict[str, list[Ends]] = {}
-        variants: dict[str, list[changes.Row]] = {}
         notes: list[str] = []
         for checkpoint in range(wanted.checkpoints):
             model = context.model(self.model, checkpoint)
@@ -90,11 +89,8 @@ class Correction:
             for anchors, courses in papers.items():
                 found.setdefault(anchors, []).append(courses)
                 ends.setdefault(anchors, []).append(ends_here[anchors])
-            if wanted.variants and checkpoint == 0:  # the paper's ranking too, with what variants have
-                variants[SAME] = changes.summed_up(_beside(papers, papers, wanted.variant_repeats))
-            for variant in wanted.variants if checkpoint == 0 else ():
-                other, _ = self.make(context, (checkpoint, variant, None))
-                variants[variant.name] = changes.summed_up(_beside(papers, other, wanted.variant_repeats))
+        variants, missing = self._variants(context, {anchors: each[0] for anchors, each in found.items()})
+        notes += missing
         walks = {anchors: Courses.joined(each) for anchors, each in found.items()}
         return {
             "experiment": self.name,
@@ -103,7 +99,7 @@ class Correction:
             "checkpoints": wanted.checkpoints,
             "walks": {anchors: _as_json(courses) for anchors, courses in walks.items()},
             "changes": changes.with_rows_errors(
-                changes.measured(walks, wanted.checkpoints),
+                changes.measured(walks),
                 {anchors: joined(each) for anchors, each in ends.items()},
                 tables.test.slices,
             ),
@@ -115,6 +111,18 @@ class Correction:
             "short_steps": {anchors: courses.short_steps() for anchors, courses in walks.items()},
             "notes": list(dict.fromkeys(notes)),
         }
+
+    def _variants(self, context: Context, papers: dict[str, Courses]) -> tuple[dict[str, list[changes.Row]], list[str]]:
+        """Return the changes by other ways to rank, from the first model, and which of them are not finished."""
+        wanted = self._wanted(context.settings)
+        if not wanted.variants:
+            return {}, []
+        beside = partial(_beside, papers, repeats=wanted.variant_repeats)
+        same = {SAME: changes.summed_up(beside(papers))}  # the paper's ranking too, with what variants have
+        others, missing = finished(
+            wanted.variants, lambda each: changes.summed_up(beside(self.make(context, (0, each, None))[0]))
+        )
+        return same | others, missing
 
     def parts(self, settings: Settings, /) -> list[Part]:
         """Return the walks that do not need each other: of each checkpoint and slice, and of each other ranking."""

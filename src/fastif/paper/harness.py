@@ -95,6 +95,7 @@ class Laboratory:
         memory_budget: bytes that may be used on the device, for who runs several experiments on it; None for no bound.
         progress: called as progress(stage, done, total).
         note: told what is being done.
+        stops_here: compute nothing more, and make results of what was finished.
     """
 
     out: Path
@@ -107,6 +108,7 @@ class Laboratory:
     memory_budget: int | None = None
     progress: Progress = silent
     note: Callable[[str], None] = lambda words: None
+    stops_here: bool = False
     data: Data = field(init=False)
     models: TaskModels = field(init=False)
 
@@ -164,6 +166,7 @@ class Laboratory:
             progress=self.progress,
             note=self.note,
             finished=finished,
+            stops_here=self.stops_here,
         )
 
     def _request(self, experiment: Experiment) -> dict[str, Any]:
@@ -201,7 +204,7 @@ class Laboratory:
         """Let several processes train the models and make the parts of an experiment; return how many made parts."""
         parts = experiment.parts(self.settings)
         processes = min(self.processes, len(parts))
-        if processes == 1:
+        if processes == 1 or self.stops_here:
             return 1
         same = (self.out, self.settings, self.device, self.precision, self.double, self.seed)
 

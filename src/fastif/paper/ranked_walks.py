@@ -3,17 +3,18 @@
 Knows settings and variants; neither data nor what walks are compared by.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from fastif.apps.iteration import KINDS, Courses, Kind, Plan
-from fastif.paper.context import Context
+from fastif.paper.context import Context, UnfinishedError
 from fastif.paper.settings import CorrectionSettings
 from fastif.paper.variants import PAPERS, Variant
 
 SAME = "as the paper ranks, the same repeats"
 UNRANKED: tuple[Kind, ...] = ("random", "anchors")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -62,3 +63,19 @@ def with_unranked(papers: Courses, other: Courses, repeats: int) -> Courses:
     """
     kept: Mapping[Kind, Any] = {kind: each[:repeats] for kind, each in other.courses.items()}
     return replace(other, courses={**kept, **{kind: papers.courses[kind][:repeats] for kind in UNRANKED}})
+
+
+def finished(variants: Iterable[Variant], make: Callable[[Variant], Made]) -> tuple[dict[str, Made], list[str]]:
+    """Return what was made of each variant by its name, and a note of those that are not finished, if any.
+
+    That is the case where nothing more is to be computed; otherwise all of them are made.
+    """
+    found: dict[str, Made] = {}
+    missing: list[str] = []
+    for variant in variants:
+        try:
+            found[variant.name] = make(variant)
+        except UnfinishedError:
+            missing.append(variant.name)
+    words = f"Not finished, and so not in the table of other ways to rank: {'; '.join(missing)}."
+    return found, [words] if missing else []

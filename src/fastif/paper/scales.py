@@ -75,9 +75,7 @@ SMOKE_CORRECTION = CorrectionSettings(
 FULL_CORRECTION = CorrectionSettings(
     SHORT_HANS, repeats=5, checkpoints=5, watched=3000, variants=VARIANTS, curvature_examples=512
 )
-FULL_AMAZON = CorrectionSettings(
-    SHORT_SENTIMENT, anchors=50, points=50, repeats=5, watched=2000, variants=VARIANTS, curvature_examples=512
-)
+FULL_AMAZON = replace(FULL_CORRECTION, solver=SHORT_SENTIMENT, anchors=50, points=50, checkpoints=3, repeats=3)
 
 SCALES: dict[str, Settings] = {
     "full": Settings(

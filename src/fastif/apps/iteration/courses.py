@@ -70,12 +70,22 @@ class Course:
 
 @dataclass(frozen=True)
 class Courses:
-    """All walks of an iteration."""
+    """All walks of an iteration, or of several that began from other models.
+
+    Args:
+        parts: that were looked at.
+        courses: the walks by kind; of several models, those of the first one first.
+        plan: of each iteration.
+        how: examples are ranked.
+        models: that the walks began from. Repeats from one are no other models: with several, what is compared is the
+            mean over the repeats of each.
+    """
 
     parts: tuple[Part, ...]
     courses: Mapping[Kind, Sequence[Course]]
     plan: Plan
     how: str = ""
+    models: int = 1
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -84,13 +94,13 @@ class Courses:
 
     @staticmethod
     def joined(found: "Sequence[Courses]") -> "Courses":
-        """Return the walks of several iterations, from other models, as repeats of one."""
+        """Return the walks of several iterations, each from another model."""
         first = found[0]
         courses: dict[Kind, list[Course]] = {kind: [] for kind in first.kinds}
         for number, each in enumerate(found):
             for kind, some in each.courses.items():
                 courses[kind] += [replace(one, repeat=number * each.plan.repeats + one.repeat) for one in some]
-        return Courses(first.parts, courses, first.plan, first.how)
+        return replace(first, courses=courses, models=len(found))
 
     def values(self, kind: Kind, measure: Measure) -> Tensor:
         """Return what was measured, (repeats, steps + 1, parts)."""
@@ -100,12 +110,17 @@ class Courses:
             raise ConfigurationError(f"a measure is one of {', '.join(MEASURES)}, not {measure!r}.")
         return torch.stack([one.losses if measure == "loss" else one.accuracies for one in self.courses[kind]])
 
+    def independent(self, kind: Kind, measure: Measure) -> Tensor:
+        """Return the same with a row for each model where there are several: the mean over its repeats."""
+        values = self.values(kind, measure)
+        return values if self.models == 1 else values.unflatten(0, (self.models, -1)).mean(dim=1)
+
     def difference(
         self, kind: Kind, other: Kind | Literal["start"], *, part: int, measure: Measure, step: int = -1
     ) -> Interval:
-        """Return by how much a kind exceeds another after a step, or the start, paired over repeats."""
-        first = self.values(kind, measure)
-        second = first[:, 0] if other == START else self.values(other, measure)[:, step]
+        """Return by how much a kind exceeds another after a step, or the start, paired over repeats or models."""
+        first = self.independent(kind, measure)
+        second = first[:, 0] if other == START else self.independent(other, measure)[:, step]
         return paired_interval(first[:, step, part], second[:, part])
 
     @cached_property
