@@ -75,7 +75,9 @@ SMOKE_CORRECTION = CorrectionSettings(
 FULL_CORRECTION = CorrectionSettings(
     SHORT_HANS, repeats=5, checkpoints=5, watched=3000, variants=VARIANTS, curvature_examples=512
 )
-FULL_AMAZON = replace(FULL_CORRECTION, solver=SHORT_SENTIMENT, anchors=50, points=50, checkpoints=3, repeats=3)
+# fewer models than for the headline, and fewer examples of H: our solver prepares anew at each of hundreds of steps
+FULL_AUGMENTATION = replace(FULL_CORRECTION, checkpoints=3, curvature_examples=128)
+FULL_AMAZON = replace(FULL_AUGMENTATION, solver=SHORT_SENTIMENT, anchors=50, points=50, repeats=3)
 
 SCALES: dict[str, Settings] = {
     "full": Settings(
@@ -98,8 +100,8 @@ SCALES: dict[str, Settings] = {
             nli_on_mnli=SHORT_NLI, nli_on_hans=SHORT_HANS, hans=SHORT_HANS, variants=VARIANTS
         ),
         correction_mnli=FULL_CORRECTION,
-        augmentation_hans=replace(FULL_CORRECTION, checkpoints=3),
-        augmentation_anli=replace(FULL_CORRECTION, checkpoints=3),
+        augmentation_hans=FULL_AUGMENTATION,
+        augmentation_anli=FULL_AUGMENTATION,
         amazon=FULL_AMAZON,
     ),
     "small": Settings(
