@@ -185,8 +185,10 @@ class Laboratory:
     def _measure(self, experiment: Experiment, store: RunStore) -> None:
         clock = Clock(store.path / PARTS / CLOCK)  # beside the parts, which are thrown away at the end
         context = self.context(store, finished=clock.note)
-        processes = self._share(experiment, clock) if isinstance(experiment, InParts) else 1
+        processes: int | None = self._share(experiment, clock) if isinstance(experiment, InParts) else 1
         result = experiment.run(context)
+        if self.stops_here:
+            processes = None  # of earlier starts, which made all of it, nothing is known
         about = {
             "experiment": experiment.name,
             "title": experiment.title,
