@@ -614,6 +614,11 @@ def test_a_result_can_be_made_of_what_was_finished(name, laboratory, results, tm
     assert list(told) == [ranked_walks.SAME, *(each.name for each in few[:2] if (name, each) != ("amazon", few[0]))]
     assert f"Not finished, and so not in the table of other ways to rank: {few[2].name}." in result["notes"]
     assert few[2].name in (path / "table.md").read_text()
+    assert list((path / "parts").iterdir())  # nothing is lost: the command goes on
+    gone_on = Laboratory(tmp_path, settings).run(experiment).path
+    result = json.loads((gone_on / "result.json").read_text())["result"]
+    assert few[2].name in (result["variants"].get("changes") or result["variants"]["comparisons"])
+    assert not [note for note in result["notes"] if note.startswith("Not finished")]
 
 
 @pytest.mark.parametrize(("name", "count"), [("augmentation-anli", 7), ("correction-mnli", 1)])

@@ -74,7 +74,7 @@ def reproduce(
         typer.Option(
             "--stop-here",
             help="Compute nothing more of a run that was killed: make its result of what was finished. Other ways to "
-            "rank than the paper's are left out, and named, where they were not.",
+            "rank than the paper's are left out, and named, where they were not. Without it, the command goes on.",
             rich_help_panel=options.RUN,
         ),
     ] = False,

@@ -136,7 +136,8 @@ class Laboratory:
                     self._measure(experiment, store)
             result = store.json(RESULT)["result"]
             words = self._present(experiment, store, result)
-            store.finish()
+            if not self.stops_here:  # what is missing can still be made
+                store.finish()
         return Attempt(experiment.name, path, table=words)
 
     def run_all(self, experiments: Iterable[Experiment]) -> list[Attempt]:
