@@ -87,6 +87,21 @@ def test_speed_of_the_approximations_is_that_of_one_engine(result, verdict):
     assert judged("speed-on-one", result).outcome is verdict
 
 
+def test_what_plain_torch_would_gain_by_the_approximations_is_told_with_its_interval_and_decides_nothing():
+    result = times(naive=4000.0, slow=100.0, fast=10.0)
+    result["rows"][-1]["naive_s"] = 100.0
+    assert "4,000 s and 100 s, by its samples, 40.0x: no part" in judged("speed-on-one", result).why.replace(
+        "1.11 h", "4,000 s"
+    )
+    for number, spread in ((0, 500.0), (-1, 10.0)):
+        result["rows"][number] |= {"naive_spread": spread, "naive_rounds": 3}
+    found = judged("speed-on-one", result)
+    low, high = 4000 - 4.303 * 500 / 3**0.5, 4000 + 4.303 * 500 / 3**0.5
+    half = 4.303 * 10 / 3**0.5
+    assert f"40.0x, {low / (100 + half):.1f}x to {high / (100 - half):.1f}x: no part of the verdict" in found.why
+    assert found.outcome is FAILS
+
+
 def test_a_time_of_our_own_that_was_extrapolated_is_said_to_be():
     result = times(naive=1.0, slow=400.0, fast=10.0)
     assert "extrapolated" not in judged("speed-on-one", result).why
@@ -495,7 +510,7 @@ def test_reviews_gain_little_and_lose_by_harmful_points(result, verdict):
 
 
 def test_repeats_that_end_alike_are_told():
-    assert "harmful -10.0 (repeats that end alike)" in judged("no-gain-on-reviews", reviews(0.0, -0.1, 0.0, half=0)).why
+    assert "harmful -10.0 (all end alike)" in judged("no-gain-on-reviews", reviews(0.0, -0.1, 0.0, half=0)).why
 
 
 def test_no_difference_on_the_same_rows_is_less_sure_than_the_bound():

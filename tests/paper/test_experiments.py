@@ -555,20 +555,32 @@ def test_pool_anchors_and_test_of_anli_share_no_premise(laboratory):
 
 
 @pytest.mark.parametrize("name", ["augmentation-anli", "amazon"])
-def test_walks_of_two_checkpoints_are_repeats(name, tmp_path):
+def test_walks_of_two_checkpoints_are_compared_by_their_means(name, tmp_path):
     settings, (experiment,) = settings_for("smoke"), find(name)
     field = name.replace("-", "_")
-    wanted = replace(getattr(settings, field), steps=1, repeats=1, checkpoints=2)
+    wanted = replace(getattr(settings, field), steps=1, repeats=2, checkpoints=2, variants=())
     outcome = Laboratory(tmp_path, replace(settings, **{field: wanted})).run(experiment)
     found = json.loads((outcome.path / "result.json").read_text())
     result, first = found["result"], found["models"][0]["name"]
     assert [model["name"] for model in found["models"]] == [first, f"{first}-1"]
     walks = result["effects"]["retrain"] if name == "amazon" else result["walks"]["all"]
-    courses = walks["courses"]
-    assert [(one["kind"], one["repeat"]) for one in courses[:3]] == [("helpful", 0), ("helpful", 1), ("harmful", 0)]
-    assert courses[0]["loss"][0] != courses[1]["loss"][0]
-    compared = walks["comparisons"] if name == "amazon" else result["changes"]
-    assert compared[0]["count"] == 2
+    assert walks["models"] == 2
+    helpful = [one for one in walks["courses"] if one["kind"] == "helpful"]
+    assert [one["repeat"] for one in helpful] == [0, 1, 2, 3]
+    starts = [one["loss"][0][0] for one in helpful]
+    assert starts[0] == starts[1] != starts[2] == starts[3]
+    compared = [walks["comparisons"], result["effects"]["finetune-step"]["comparisons"]] if name == "amazon" else []
+    for rows in compared or [result["changes"]]:
+        assert {row["count"] for row in rows} == {2}  # models, and not walks
+    row = next(  # of the first part
+        each
+        for each in (compared[0] if compared else result["changes"])
+        if (each["first"], each["second"], each["part"], each["measure"])
+        == ("helpful", "start", walks["parts"][0]["title"], "loss")
+    )
+    ends = [one["loss"][-1][0] - one["loss"][0][0] for one in helpful]
+    each = paired_interval([sum(ends[:2]) / 2, sum(ends[2:]) / 2], [0.0, 0.0])
+    assert (row["mean"], row["low"], row["high"]) == pytest.approx((each.mean, each.low, each.high))
 
 
 def test_repeats_from_one_model_are_not_taken_for_other_models(results):
@@ -599,6 +611,8 @@ def test_a_result_can_be_made_of_what_was_finished(name, laboratory, results, tm
     own = name.replace("-", "_")
     settings = replace(settings, **{own: replace(getattr(settings, own), variants=few)})
     unfinished = Laboratory(tmp_path, settings, stops_here=True)
+    with RunStore.begin(tmp_path / name, unfinished._request(experiment)):
+        pass  # it was killed at once
     with pytest.raises(UnfinishedError, match=r"not finished.*--stop-here"):
         unfinished.run(experiment)
     with RunStore.begin(tmp_path / name, unfinished._request(experiment)) as store:

@@ -9,10 +9,12 @@ import torch
 from fastif import memory
 from fastif.errors import ConfigurationError, StoredFileError
 from fastif.integrations import plots
-from fastif.paper import clock
+from fastif.paper import clock, harness
+from fastif.paper.context import UnfinishedError
 from fastif.paper.experiments import EXPERIMENTS, find
 from fastif.paper.harness import Laboratory
 from fastif.paper.scales import settings_for
+from fastif.store import RunStore
 
 
 class Counting:
@@ -47,6 +49,65 @@ class Counting:
 
 def laboratory_in(folder, **changes):
     return Laboratory(folder, settings_for("smoke"), **changes)
+
+
+class WithAnExtra(Counting):
+    """Its second part may be left out."""
+
+    def run(self, context):
+        try:
+            return super().run(context)
+        except UnfinishedError:
+            return {"one": context.part("one", None), "two": {"number": 0}}
+
+
+def test_a_run_that_stops_here_says_where_it_was_computed_and_can_be_gone_on_with(tmp_path, monkeypatch):
+    experiment = WithAnExtra()
+    with pytest.raises(KeyboardInterrupt):
+        laboratory_in(tmp_path).run(experiment)
+    where = harness.environment("cpu")
+    monkeypatch.setattr(harness, "environment", lambda device: {**where, "hardware": "another machine"})
+    for _ in range(2):  # the same as often as it is given
+        path = laboratory_in(tmp_path, stops_here=True).run(experiment).path
+        about = json.loads((path / "result.json").read_text())
+        assert about["result"] == {"one": {"number": 1}, "two": {"number": 0}}
+        assert about["environment"] == where
+        assert experiment.made == [1]
+    experiment.dies = False
+    path = laboratory_in(tmp_path).run(experiment).path
+    about = json.loads((path / "result.json").read_text())
+    assert about["result"]["two"] == {"number": 2}
+    assert about["environment"]["hardware"] == "another machine"
+    assert not (path / "parts").exists()
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_where_nothing_is_missing_a_run_that_stops_here_is_complete(is_complete, tmp_path):
+    experiment = Counting()
+    experiment.dies = False
+    if is_complete:
+        laboratory_in(tmp_path).run(experiment)
+    else:
+        laboratory = laboratory_in(tmp_path)
+        with RunStore.begin(tmp_path / experiment.name, laboratory._request(experiment)) as store:
+            experiment.run(laboratory.context(store))
+    path = laboratory_in(tmp_path, stops_here=True).run(experiment).path
+    store = RunStore.read(path)  # refuses what is not complete
+    assert "paper | 2" in store.file("table.md").read_text()
+    assert experiment.made == [1, 2]
+
+
+def test_what_was_never_begun_is_neither_begun_nor_trained(tmp_path):
+    experiment = find("augmentation-anli")[0]
+    with pytest.raises(UnfinishedError, match="augmentation-anli was not begun"):
+        laboratory_in(tmp_path, stops_here=True).run(experiment)
+    assert not list(tmp_path.iterdir())
+    laboratory = laboratory_in(tmp_path, stops_here=True)
+    with RunStore.begin(tmp_path / experiment.name, laboratory._request(experiment)):
+        pass  # it was killed while its model was trained
+    with pytest.raises(UnfinishedError, match="model nli-3, checkpoint 0, is not trained"):
+        laboratory.run(experiment)
+    assert not (tmp_path / "models").exists()
 
 
 def test_a_budget_holds_while_an_experiment_is_measured(tmp_path):

@@ -59,7 +59,10 @@ def test_full_is_the_appendix_table_of_key_details():
     assert full.recall.decay == full.recipes["nli-3"].weight_decay
     assert full.recall.dampings == (50, "auto", 5000)
     assert full.recall.methods == ("features", "head-gradient", "gradient-dot", "random")
-    assert (full.amazon.anchors, full.amazon.points) == (50, 50)
+    amazon = full.amazon
+    assert (amazon.anchors, amazon.points, amazon.checkpoints, amazon.repeats, amazon.watched) == (50, 50, 3, 3, 2000)
+    few = [getattr(full, name).curvature_examples for name in ("augmentation_hans", "augmentation_anli", "amazon")]
+    assert (full.correction_mnli.curvature_examples, *few) == (512, 128, 128, 128)
     assert (full.sizes.anli_pool, full.sizes.hans_validation) == (2400, 0.01)
 
 

@@ -47,8 +47,8 @@ def reproduce(
         str,
         typer.Option(
             "--scale",
-            help="smoke: made-up data and a tiny model, in seconds. small: real data and minilm, in minutes on a CPU. "
-            "full: the paper's numbers and mpnet, for a GPU.",
+            help="smoke: made-up data and a tiny model, in seconds. small: real data and minilm, on a CPU, in minutes "
+            "or an hour. full: the paper's numbers and mpnet, for a GPU.",
         ),
     ] = "small",
     model: Annotated[
@@ -73,8 +73,9 @@ def reproduce(
         bool,
         typer.Option(
             "--stop-here",
-            help="Compute nothing more of a run that was killed: make its result of what was finished. Other ways to "
-            "rank than the paper's are left out, and named, where they were not. Without it, the command goes on.",
+            help="Compute nothing more of a run that was killed: make its result of what was finished. Of corrections, "
+            "augmentations and amazon, other ways to rank that were not are left out, and named. Without it, the "
+            "command goes on.",
             rich_help_panel=options.RUN,
         ),
     ] = False,

@@ -176,7 +176,26 @@ def table(result: dict[str, Any]) -> str:
         ]
         for kind in KINDS
     ]
-    rest = [
+    sizes = ", ".join(f"{part['title']}: {part['examples']:,}" for part in parts)
+    return "\n\n".join(
+        [
+            f"Paper ({AMAZON_CLAIM.where}): {AMAZON_CLAIM.words}. Ours, held-out domain {domain}, change of its "
+            f"accuracy in points after {plan['steps']} steps; {changes.intervals_in_words(result, repeats)}, all on "
+            "the same rows:",
+            markdown(["steps on", "paper", f"ours, {PAPERS} (as the paper)", f"ours, {OURS}"], first),
+            _parts_table(result),
+            f"{plan['anchors']} anchors and {plan['examples']} points a step, rate {plan['learning_rate']:g}, the "
+            f"{plan['nearest']:,} training points nearest to the anchors of {result['examples']:,}; the paper: 50, 50, "
+            f"0.0001, 1,000, and 10 steps. Rows looked at: {sizes}. Ranked by {papers['how']}",
+            *_variants_table(result),
+            *result["notes"],
+        ]
+    )
+
+
+def _parts_table(result: dict[str, Any]) -> str:
+    """Return what steps on points of each kind change, in every part that is looked at."""
+    rows = [
         [
             part["title"],
             kind,
@@ -185,25 +204,11 @@ def table(result: dict[str, Any]) -> str:
             _change(found, kind, part["title"], "accuracy"),
             _change(found, kind, part["title"], "loss"),
         ]
-        for number, part in enumerate(parts)
+        for number, part in enumerate(result["effects"][PAPERS]["parts"])
         for effect, found in result["effects"].items()
         for kind in (KINDS if effect == PAPERS else RANKED)
     ]
-    sizes = ", ".join(f"{part['title']}: {part['examples']:,}" for part in parts)
-    return "\n\n".join(
-        [
-            f"Paper ({AMAZON_CLAIM.where}): {AMAZON_CLAIM.words}. Ours, held-out domain {domain}, change of its "
-            f"accuracy in points after {plan['steps']} steps; {changes.intervals_in_words(result, repeats)}, all on "
-            "the same rows:",
-            markdown(["steps on", "paper", f"ours, {PAPERS} (as the paper)", f"ours, {OURS}"], first),
-            markdown(["part", "steps on", "chosen by", "accuracy", "change, points", "change of mean loss"], rest),
-            f"{plan['anchors']} anchors and {plan['examples']} points a step, rate {plan['learning_rate']:g}, the "
-            f"{plan['nearest']:,} training points nearest to the anchors of {result['examples']:,}; the paper: 50, 50, "
-            f"0.0001, 1,000, and 10 steps. Rows looked at: {sizes}. Ranked by {papers['how']}",
-            *_variants_table(result),
-            *result["notes"],
-        ]
-    )
+    return markdown(["part", "steps on", "chosen by", "accuracy", "change, points", "change of mean loss"], rows)
 
 
 def _variants_table(result: dict[str, Any]) -> list[str]:

@@ -261,18 +261,17 @@ def seen(walk: Mapping[str, Any], *sets: str) -> dict[str, Any]:
 
 def draw(result: Mapping[str, Any]) -> "dict[str, Figure]":
     """Draw the walks on the test set and the original data, and those on the validation set."""
-    from fastif.integrations.plots.correction import draw_by_slice, draw_courses
+    from fastif.integrations.plots.correction import bands_in_words, draw_by_slice, draw_courses
 
     figures: dict[str, Figure] = {}
     for ending, sets in (("", (TEST, "original")), ("-validation", (VALIDATION,))):
-        walks = {anchors: seen(walk, *sets) for anchors, walk in result["walks"].items()}
+        models = {"models": result.get("checkpoints", 1)}  # which walks of before do not say
+        walks = {anchors: {**seen(walk, *sets), **models} for anchors, walk in result["walks"].items()}
         title = result["setting"] + (", validation set" if ending else "")
         if ALL in walks:
             figures[f"courses{ending}"] = draw_courses(walks[ALL], title=title)
             continue
-        repeats = len({one["repeat"] for one in next(iter(walks.values()))["courses"]})
+        bands = bands_in_words(next(iter(walks.values())))
         for measure in MEASURES:
-            figures[f"{measure}{ending}"] = draw_by_slice(
-                walks, measure=measure, title=f"{title}: mean and range of {repeats} repeats"
-            )
+            figures[f"{measure}{ending}"] = draw_by_slice(walks, measure=measure, title=f"{title}: {bands}")
     return figures

@@ -22,6 +22,9 @@ from fastif.store import RunStore
 class UnfinishedError(FastifError):
     """A piece of work is not there, and nothing is to be computed."""
 
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}, and the result needs it: give the command again without --stop-here.")
+
 
 @dataclass(frozen=True)
 class Context:
@@ -38,6 +41,8 @@ class Context:
         note: told, in a sentence, what is being done.
         finished: called after each piece that was made.
         stops_here: make no piece that is not there.
+        asked: models that the result depends on.
+        missing: pieces that were asked for and are not there.
     """
 
     settings: Settings
@@ -51,6 +56,7 @@ class Context:
     finished: Callable[[], None] = lambda: None
     stops_here: bool = False
     asked: list[TaskModel] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
 
     @property
     def device(self) -> str:
@@ -59,6 +65,8 @@ class Context:
 
     def model(self, name: Any, checkpoint: int = 0) -> TaskModel:
         """Return a task model, and note that the result depends on it."""
+        if self.stops_here and not self.models.is_trained(name, checkpoint):
+            raise UnfinishedError(f"the model {name}, checkpoint {checkpoint}, is not trained")
         model = self.models.get(name, checkpoint)
         if model not in self.asked:
             self.asked.append(model)
@@ -87,10 +95,8 @@ class Context:
         def making() -> Tensors:
             nonlocal made
             if self.stops_here:
-                raise UnfinishedError(
-                    f"'{name}' is not finished, and the paper's own part of the result needs it: give the command "
-                    "again without --stop-here."
-                )
+                self.missing.append(name)
+                raise UnfinishedError(f"'{name}' is not finished")
             made = True
             return make()
 

@@ -7,6 +7,7 @@
 Knows what an experiment is, and none of them.
 """
 
+import json
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +18,11 @@ import torch
 
 from fastif import memory
 from fastif.errors import ConfigurationError, FastifError
+from fastif.files import replacing
 from fastif.measuring.timing import environment
 from fastif.measuring.words import seconds
 from fastif.paper.clock import Clock
-from fastif.paper.context import Context
+from fastif.paper.context import Context, UnfinishedError
 from fastif.paper.data import Data
 from fastif.paper.made_up import MadeUp
 from fastif.paper.models import TaskModels
@@ -29,12 +31,13 @@ from fastif.paper.side_by_side import side_by_side
 from fastif.paper.sources import find_source
 from fastif.precision import Precision
 from fastif.progress import Progress, silent
-from fastif.store import PARTS, RunStore
+from fastif.store import DESCRIPTION, PARTS, RunStore
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RESULT, TABLE, CLOCK = "result.json", "table.md", "clock.json"
+RESULT, TABLE = "result.json", "table.md"
+CLOCK, WHERE = "clock.json", "where.json"  # beside the parts, which are thrown away at the end
 FORMATS = ("png", "svg")
 
 
@@ -130,13 +133,16 @@ class Laboratory:
     def run(self, experiment: Experiment) -> Attempt:
         """Run an experiment, or go on with it; of a finished one, only figures and table are made anew."""
         path = self.out / experiment.name
+        if self.stops_here and not (path / DESCRIPTION).is_file():
+            raise UnfinishedError(f"{experiment.name} was not begun in {self.out}")
         with RunStore.begin(path, self._request(experiment)) as store:
+            missing: list[str] = []
             if not store.is_complete:
                 with memory.limited(self.memory_budget, torch.device(self.device)):
-                    self._measure(experiment, store)
+                    missing = self._measure(experiment, store)
             result = store.json(RESULT)["result"]
             words = self._present(experiment, store, result)
-            if not self.stops_here:  # what is missing can still be made
+            if not missing:  # else it can be gone on with
                 store.finish()
         return Attempt(experiment.name, path, table=words)
 
@@ -183,32 +189,43 @@ class Laboratory:
             "seed": self.seed,
         }
 
-    def _measure(self, experiment: Experiment, store: RunStore) -> None:
-        clock = Clock(store.path / PARTS / CLOCK)  # beside the parts, which are thrown away at the end
+    def _measure(self, experiment: Experiment, store: RunStore) -> list[str]:
+        """Run it, and return what was missing of what was not to be made."""
+        clock = Clock(store.path / PARTS / CLOCK)
         context = self.context(store, finished=clock.note)
-        processes: int | None = self._share(experiment, clock) if isinstance(experiment, InParts) else 1
+        parts = experiment.parts(self.settings) if isinstance(experiment, InParts) else []
+        processes = max(1, min(self.processes, len(parts)))
+        where = self._where(store, processes)
+        if processes > 1 and not self.stops_here:
+            self._share(experiment, parts, processes, clock)
         result = experiment.run(context)
-        if self.stops_here:
-            processes = None  # of earlier starts, which made all of it, nothing is known
         about = {
             "experiment": experiment.name,
             "title": experiment.title,
             "request": self._request(experiment),
-            "environment": environment(context.device),
-            "device": self.device,
-            "processes": processes,
+            **where,
             "time": clock.as_json(),
             "data": {"source": self.data.source.name, "sets": self.data.used()},
             "models": [model.as_json() for model in context.asked],
         }
         store.add_json(RESULT, {**about, "result": result})
+        return context.missing
 
-    def _share(self, experiment: Any, clock: Clock) -> int:
-        """Let several processes train the models and make the parts of an experiment; return how many made parts."""
-        parts = experiment.parts(self.settings)
-        processes = min(self.processes, len(parts))
-        if processes == 1 or self.stops_here:
-            return 1
+    def _where(self, store: RunStore, processes: int) -> dict[str, Any]:
+        """Return where and by how many processes a result is computed: by the last start that computed something."""
+        file = store.path / PARTS / WHERE
+        if self.stops_here and file.is_file():
+            found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            return found
+        device = torch.device(self.device).type
+        where = {"environment": environment(device), "device": self.device, "processes": processes}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as temporary:
+            _write(temporary, json.dumps(where))
+        return where
+
+    def _share(self, experiment: Any, parts: Sequence[Any], processes: int, clock: Clock) -> None:
+        """Let several processes train the models and make the parts of an experiment."""
         same = (self.out, self.settings, self.device, self.precision, self.double, self.seed)
 
         def heard(stage: str, done: int, total: int, /) -> None:
@@ -229,7 +246,6 @@ class Laboratory:
             share("models", missing)
             self.models.write_accuracy()
         share("parts", parts)
-        return processes
 
     def _present(self, experiment: Experiment, store: RunStore, result: dict[str, Any]) -> str:
         words = f"# {experiment.title}\n\n{experiment.table(result)}\n\n{caption(store.json(RESULT))}\n"

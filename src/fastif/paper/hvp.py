@@ -103,7 +103,7 @@ class _Work:
     context: Context
     runs: "_Runs"
     right_side: Block
-    first_repeat: int  # of those whose draws are its own
+    first_repeat: int  # it draws as the repeats from this one on, and so as no other point does
     truths: dict[str, Block] = field(default_factory=dict)
 
     def converged(self) -> Block:

@@ -25,16 +25,18 @@ What *FastIF: Scalable Influence Functions for Efficient Model Interpretation an
 Xiong, EMNLP 2021) says, and what came out here. In words: [What running the paper taught](findings.md). How to run it,
 and what differs from the paper: [Reproduce the paper](reproduce.md)."""
 HOW = """A verdict is computed from the numbers in `docs/paper/*.json` by a rule in `fastif/paper/rules`. *Holds*: the
-95 % interval of what was measured (Student's, over points or repeats; Fisher's for a correlation) lies on the side of
-the limit that the paper names. *Does not hold*: all of it lies on the other side; or, of a gain whose sign is open, the
-paper's own figures lie beyond it. *Cannot tell here*: it includes the limit, there are fewer than three numbers or they
-are all the same, the size is not that of the claim, or the experiment was not run. The time of plain torch in claim 1
-is extrapolated from a sample: where it was timed once, its own error is not in the interval, and the sentence says so.
-An accuracy after steps has in its interval, beside the repeats, the error of the rows that all of them are measured on:
-the paired one where the result has it, else the largest that the accuracies allow. A claim about several slices or
-settings holds where it holds in each. Nothing is corrected for there being many claims. `small` was made larger after
-its first results, of which one could not tell: `hvp` went from two points to four, models from 1,500 pairs to 6,000 and
-from 800 reviews to 2,400, and the two augmentations and `amazon` from one model to several."""
+95 % interval of what was measured (Student's, over points, models, or repeats from one; Fisher's for a correlation)
+lies on the side of the limit that the paper names. *Does not hold*: all of it lies on the other side; or, of a gain
+whose sign is open, the paper's own figures lie beyond it. *Cannot tell here*: it includes the limit, there are fewer
+than three numbers or they are all the same, the size is not that of the claim, or the experiment was not run. The
+time of plain torch in claim 1 is extrapolated from a sample: where it was timed once, its own error is not in the
+interval, and the sentence says so. An accuracy after steps has in its interval, beside that over models, the error of
+the rows that all are measured on: the paired one where the result has it, else the largest that the accuracies allow.
+A loss, which decides nothing, has not. A claim about several slices or settings holds where it holds in each. Nothing
+is corrected for there being many claims. `small` was made larger after its first results, of which one could not
+tell: `hvp` from two points to four and then to draws of its own for each ([in that
+order](decisions/013-how-claims-are-judged.md)), models from 1,500 pairs to 6,000 and from 800 reviews to 2,400,
+`amazon` from one model to five."""
 # what stands in an experiment's table beyond the paper's own
 BEYOND: dict[str, str] = {
     "table1": "plain torch in the same run, the fast s_test on all training points, and other ways to answer a query",

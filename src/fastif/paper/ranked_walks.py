@@ -66,9 +66,9 @@ def with_unranked(papers: Courses, other: Courses, repeats: int) -> Courses:
 
 
 def finished(variants: Iterable[Variant], make: Callable[[Variant], Made]) -> tuple[dict[str, Made], list[str]]:
-    """Return what was made of each variant by its name, and a note of those that are not finished, if any.
+    """Return what was made of each variant by its name, and a note of those that are not finished.
 
-    That is the case where nothing more is to be computed; otherwise all of them are made.
+    Without --stop-here there are none of these, as what is missing is made.
     """
     found: dict[str, Made] = {}
     missing: list[str] = []

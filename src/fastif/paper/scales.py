@@ -46,7 +46,7 @@ SMOKE_RECIPE = Recipe(epochs=12, batch_size=16, learning_rate=5e-3, weight_decay
 # fewer steps, and fewer examples drawn: more noise, where the curvature is anything beside lambda
 SHORT_NLI = SolverSettings(0.01, 5e3, 500)
 SHORT_HANS = SolverSettings(0.96, 5e3 / 0.96, 2)
-SHORT_SENTIMENT = SolverSettings(0.05, 1e3, 100, batch_size=16)  # more examples a step: 6,400 of them, the paper 4,000
+SHORT_SENTIMENT = SolverSettings(0.05, 1e3, 100, batch_size=10)  # as many examples as the paper draws, 4,000
 SHORT_ORIGINAL = SolverSettings(0.02, 2.5e3, 250, batch_size=128, repeats=1)
 SMALL_NLI = SolverSettings(0.1, 500, 50)
 SMALL_HANS = SolverSettings(0.2, 2.5e4, 25)
@@ -75,9 +75,9 @@ SMOKE_CORRECTION = CorrectionSettings(
 FULL_CORRECTION = CorrectionSettings(
     SHORT_HANS, repeats=5, checkpoints=5, watched=3000, variants=VARIANTS, curvature_examples=512
 )
-# fewer models than for the headline, and fewer examples of H: our solver prepares anew at each of hundreds of steps
+# fewer models than for correction_mnli, and fewer examples of H: our solver prepares anew at each of hundreds of steps
 FULL_AUGMENTATION = replace(FULL_CORRECTION, checkpoints=3, curvature_examples=128)
-FULL_AMAZON = replace(FULL_AUGMENTATION, solver=SHORT_SENTIMENT, anchors=50, points=50, repeats=3)
+FULL_AMAZON = replace(FULL_AUGMENTATION, solver=SHORT_SENTIMENT, anchors=50, points=50, repeats=3, watched=2000)
 
 SCALES: dict[str, Settings] = {
     "full": Settings(

@@ -166,9 +166,9 @@ def most_rows_error(first: float, second: float, rows: int) -> float:
 
 
 def with_rows(found: Interval, error: float) -> Interval:
-    """Return an interval over repeats with the error of the rows that all of them were measured on.
+    """Return an interval over models, or repeats, with the error of the rows that all of them were measured on.
 
-    Repeats that end alike tell nothing of how repeats scatter, and leave no interval.
+    Those that end alike tell nothing of how they scatter, and leave no interval.
 
     >>> found = with_rows(Interval(1.0, 0.7, 1.3, 3), 0.4 / NORMAL)
     >>> round(found.low, 3), round(found.high, 3)

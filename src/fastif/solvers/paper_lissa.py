@@ -106,7 +106,8 @@ class PreparedPaperLiSSA:
         """Run the iteration; the damping of the caller is not used."""
         knobs, operator = self.knobs, self.operator
         operator.progress("solving", 0, knobs.depth)
-        if operator.helpers is None or knobs.repeats == 1:
+        own_draws = list(self.runs) != list(range(knobs.repeats))  # which helpers know nothing of
+        if operator.helpers is None or knobs.repeats == 1 or own_draws:
             found = self.iterates(block)
         else:
             found = operator.helpers.repeats(knobs, operator, block)

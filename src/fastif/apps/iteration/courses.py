@@ -159,4 +159,5 @@ class Courses:
             "courses": [one.as_json() for each in self.courses.values() for one in each],
             "comparisons": self.comparisons,
             "how": self.how,
+            "models": self.models,
         }

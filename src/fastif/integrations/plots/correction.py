@@ -52,10 +52,22 @@ def draw_courses(result: dict[str, Any], *, title: str = "") -> Figure:
                 below.set_ylabel(NAMES["accuracy"])
         handles, names = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=len(names))
-        repeats = len({one["repeat"] for one in result["courses"]})
-        bands = f"mean and range of {repeats} repeats" if repeats > 1 else "one repeat"
+        bands = bands_in_words(result)
         figure.suptitle(f"{title}: {bands}" if title else bands.capitalize(), fontsize=10, color=INK)
     return figure
+
+
+def bands_in_words(result: Mapping[str, Any]) -> str:
+    """Return what the lines and bands of some walks are.
+
+    >>> walks = [{"repeat": number} for number in range(15)]
+    >>> bands_in_words({"courses": walks, "models": 3})
+    'mean and range of 3 models with 5 repeats each'
+    """
+    repeats, models = len({one["repeat"] for one in result["courses"]}), result.get("models", 1)
+    if models > 1:
+        return f"mean and range of {models} models with {repeats // models} repeats each"
+    return f"mean and range of {repeats} repeats" if repeats > 1 else "one repeat"
 
 
 def draw_by_slice(results: Mapping[str, dict[str, Any]], *, measure: str, title: str = "") -> Figure:

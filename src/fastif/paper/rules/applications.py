@@ -157,7 +157,7 @@ def helpful_gains_most(result: Result, papers: figures_of_the_paper.Gain) -> Ver
 
     Where that is open but neither of the paper's gains can be, from the start and over the anchors, it does not hold.
     Where anchors are drawn slice by slice, each slice of anchors is measured on its own. Intervals of accuracy have the
-    error of the rows that it is measured on; those of the loss, which decide nothing, are over repeats alone.
+    error of the rows that it is measured on; those of the loss, which decide nothing, do not.
     """
     is_sliced = changes.ALL not in result["walks"]
     where = {"part": changes.OWN} if is_sliced else {"set": changes.TEST, "part": changes.TEST}
@@ -214,7 +214,7 @@ def _most_error(result: Result, second: str) -> float:
 def no_gain_on_reviews(result: Result) -> Verdict:
     """Harmful points lower the accuracy; helpful ones and anchors move it by less than the paper calls a gain.
 
-    Intervals are over repeats, and have the error of the rows of the test set that all repeats are measured on.
+    Intervals are over models, or over repeats from one, and have the error of the rows of the test set.
     """
     found = result["effects"][amazon.PAPERS]
     (part,) = [each for each in found["parts"] if each["title"] == amazon.TEST]
@@ -233,7 +233,7 @@ def no_gain_on_reviews(result: Result) -> Verdict:
 
     helpful, harmful, anchors = (change(kind) for kind in ("helpful", "harmful", "anchors"))
     told = ", ".join(
-        f"{kind} {in_words(each, scale=100, form='+.1f')}{'' if is_wide(each) else ' (repeats that end alike)'}"
+        f"{kind} {in_words(each, scale=100, form='+.1f')}{'' if is_wide(each) else ' (all end alike)'}"
         for kind, each in (("helpful", helpful), ("anchors", anchors), ("harmful", harmful))
     )
     return Verdict(
