@@ -578,6 +578,9 @@ def test_walks_of_two_checkpoints_are_compared_by_their_means(name, tmp_path):
         if (each["first"], each["second"], each["part"], each["measure"])
         == ("helpful", "start", walks["parts"][0]["title"], "loss")
     )
+    del walks["models"]  # as in results of before
+    for figure in experiment.draw(result).values():
+        assert figure.get_suptitle().endswith("mean and range of 2 models with 2 repeats each")
     ends = [one["loss"][-1][0] - one["loss"][0][0] for one in helpful]
     each = paired_interval([sum(ends[:2]) / 2, sum(ends[2:]) / 2], [0.0, 0.0])
     assert (row["mean"], row["low"], row["high"]) == pytest.approx((each.mean, each.low, each.high))

@@ -249,7 +249,8 @@ def draw(result: dict[str, Any]) -> "dict[str, Figure]":
     from fastif.integrations.plots.correction import draw_courses
 
     words = f"Held-out domain {result['held_out']}, chosen by "
+    models = {"models": result.get("checkpoints", 1)}  # which walks of before do not say
     return {
-        "amazon" if effect == PAPERS else f"amazon-{effect}": draw_courses(found, title=words + effect)
+        "amazon" if effect == PAPERS else f"amazon-{effect}": draw_courses({**found, **models}, title=words + effect)
         for effect, found in result["effects"].items()
     }
