@@ -71,6 +71,13 @@ def test_all_goes_on_when_one_fails(tmp_path, monkeypatch, capsys):
     assert "Failed: table1: ValueError: nothing works" in captured.err
 
 
+def test_what_was_not_begun_cannot_stop_here(tmp_path, capsys):
+    line = ["reproduce", "recall", "--scale", "smoke", "-o", str(tmp_path / "out"), "--device", "cpu", "--stop-here"]
+    assert run(line) == 1
+    assert "recall was not begun in" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("name", experiments.EXPERIMENTS)
 def test_the_help_names_every_experiment(name, capsys):
     assert run(["reproduce", "--help"]) == 0

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fastif import memory
-from fastif.errors import ConfigurationError, StoredFileError
+from fastif.errors import ConfigurationError, DataError, StoredFileError
 from fastif.integrations import plots
 from fastif.paper import clock, harness
 from fastif.paper.context import UnfinishedError
@@ -79,6 +79,27 @@ def test_a_run_that_stops_here_says_where_it_was_computed_and_can_be_gone_on_wit
     assert about["result"]["two"] == {"number": 2}
     assert about["environment"]["hardware"] == "another machine"
     assert not (path / "parts").exists()
+
+
+def test_a_start_that_finished_nothing_holds_no_directory_and_is_not_where_a_result_was_computed(tmp_path, monkeypatch):
+    class Failing(WithAnExtra):
+        def run(self, context):
+            raise DataError("the data cannot be read")
+
+    for seed in (0, 1):  # a request of another seed is not refused
+        with pytest.raises(DataError):
+            laboratory_in(tmp_path, seed=seed).run(Failing())
+    with pytest.raises(KeyboardInterrupt):
+        laboratory_in(tmp_path).run(WithAnExtra())
+    with pytest.raises(StoredFileError, match="another request: data, seed differ"):
+        laboratory_in(tmp_path, seed=1).run(Failing())
+    where = harness.environment("cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr(harness, "environment", lambda device: {**where, "hardware": "another machine"})
+        with pytest.raises(DataError):
+            laboratory_in(tmp_path).run(Failing())
+    path = laboratory_in(tmp_path, stops_here=True).run(WithAnExtra()).path
+    assert json.loads((path / "result.json").read_text())["environment"] == where
 
 
 @pytest.mark.parametrize("is_complete", [True, False])

@@ -195,6 +195,19 @@ def test_a_prepared_solver_takes_the_draws_of_other_repeats() -> None:
         prepared.draw_as([0, 1, 2])
 
 
+def test_draws_of_its_own_are_not_left_to_helpers_who_know_nothing_of_them() -> None:
+    operator = operator_of("transformer")
+    block = as_block(gradients("transformer", "queries"), operator)
+    prepared = LiSSA.paper(damp=0.02, scale=9.0, depth=5, batch_size=2, repeats=2, seed=4).unjudged().prepare(operator)
+    prepared.draw_as([2, 3])
+    expected = vectors.flatten(prepared.solve(block, 0.0).value)
+    operator.helpers = object()  # type: ignore[assignment] # who can do nothing at all
+    assert torch.equal(vectors.flatten(prepared.solve(block, 0.0).value), expected)
+    prepared.draw_as([0, 1])
+    with pytest.raises(AttributeError, match="repeats"):
+        prepared.solve(block, 0.0)
+
+
 def test_a_large_model_takes_the_papers_iteration_to_the_space_of_rows() -> None:
     x, y = torch.randn(300, 20), torch.randint(0, 3, (300,))
     module = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.Tanh(), torch.nn.Linear(64, 3))

@@ -73,7 +73,7 @@ def reproduce(
         bool,
         typer.Option(
             "--stop-here",
-            help="Compute nothing more of a run that was killed: make its result of what was finished. Of corrections, "
+            help="Train nothing, take no step: make the result of a killed run of what was finished. Of corrections, "
             "augmentations and amazon, other ways to rank that were not are left out, and named. Without it, the "
             "command goes on.",
             rich_help_panel=options.RUN,

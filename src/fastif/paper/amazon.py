@@ -222,8 +222,9 @@ def _variants_table(result: dict[str, Any]) -> list[str]:
         for name, found in variants["comparisons"].items()
     ]
     return [
-        f"Other ways to rank, from the first model alone, {variants['repeats']} repeats with the same draws; change of "
-        f"accuracy in points, intervals over repeats alone{changes.curvature_words(variants)}:",
+        "Other ways to rank, from the first model alone, "
+        f"{changes.repeats_in_words(variants['repeats'])} with the same draws; change of accuracy in points, "
+        f"intervals over repeats alone{changes.curvature_words(variants)}:",
         markdown(["ranked by", *(f"{kind}; {part}" for kind, part in cells)], rows),
     ]
 

@@ -16,6 +16,7 @@ from fastif.intervals import Interval, in_words, paired_interval
 from fastif.measuring.words import markdown
 from fastif.paper.endings import Ends, Group, with_rows_error
 from fastif.paper.figures_of_the_paper import CORRECTION_CLAIMS, GAINS, HANS_START
+from fastif.paper.verdicts import is_wide
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -109,13 +110,18 @@ def pick(rows: list[Row], **setting: Any) -> list[Row]:
 
 
 def words(row: Row) -> str:
-    """Return a change with its interval: accuracy in points.
+    """Return a change with its interval: accuracy in points. Numbers that are all the same have none.
 
     >>> words({"measure": "accuracy", "mean": 0.021, "low": -0.003, "high": 0.045, "count": 3})
     '+2.1 (-0.3 to +4.5)'
+    >>> words({"measure": "accuracy", "mean": 0.021, "low": 0.021, "high": 0.021, "count": 2})
+    '+2.1 (all alike)'
     """
+    found = Interval.from_json(row)
     scale, form = (100.0, "+.1f") if row["measure"] == "accuracy" else (1.0, "+.4f")
-    return in_words(Interval.from_json(row), scale=scale, form=form)
+    if found.low is not None and not is_wide(found):
+        return f"{found.mean * scale:{form}} (all alike)"
+    return in_words(found, scale=scale, form=form)
 
 
 def table(result: Mapping[str, Any]) -> str:
@@ -202,6 +208,15 @@ def _cells(rows: list[Row], measure: Measure) -> str:
     return markdown(["anchors of", "measured on", "at the start", *names], lines)
 
 
+def repeats_in_words(count: int) -> str:
+    """Return a number of repeats in words.
+
+    >>> repeats_in_words(1), repeats_in_words(3)
+    ('one repeat', '3 repeats')
+    """
+    return "one repeat" if count == 1 else f"{count} repeats"
+
+
 def curvature_words(variants: Mapping[str, Any]) -> str:
     """Return over how many examples our solver takes H in walks, where that was given.
 
@@ -233,7 +248,7 @@ def _variants(result: Mapping[str, Any]) -> list[str]:
     columns = [*(f"accuracy, {name}" for name in names), *(f"loss, {name}" for name in names)]
     return [
         "Other ways to rank points; from the second line on from the first model alone, "
-        f"{variants['repeats']} repeats with the same draws{curvature_words(variants)}:",
+        f"{repeats_in_words(variants['repeats'])} with the same draws{curvature_words(variants)}:",
         markdown(["", *columns, "accuracy on original data, helpful"], lines),
     ]
 

@@ -98,7 +98,7 @@ class Laboratory:
         memory_budget: bytes that may be used on the device, for who runs several experiments on it; None for no bound.
         progress: called as progress(stage, done, total).
         note: told what is being done.
-        stops_here: compute nothing more, and make results of what was finished.
+        stops_here: train nothing, take no step, and make results of what was finished.
     """
 
     out: Path
@@ -192,12 +192,19 @@ class Laboratory:
     def _measure(self, experiment: Experiment, store: RunStore) -> list[str]:
         """Run it, and return what was missing of what was not to be made."""
         clock = Clock(store.path / PARTS / CLOCK)
-        context = self.context(store, finished=clock.note)
         parts = experiment.parts(self.settings) if isinstance(experiment, InParts) else []
         processes = max(1, min(self.processes, len(parts)))
-        where = self._where(store, processes)
+        file = store.path / PARTS / WHERE
+        where = self._where(file, processes)
+
+        def finished() -> None:
+            clock.note()
+            with replacing(file) as temporary:
+                _write(temporary, json.dumps(where))
+
         if processes > 1 and not self.stops_here:
-            self._share(experiment, parts, processes, clock)
+            self._share(experiment, parts, processes, finished)
+        context = self.context(store, finished=finished)
         result = experiment.run(context)
         about = {
             "experiment": experiment.name,
@@ -211,25 +218,21 @@ class Laboratory:
         store.add_json(RESULT, {**about, "result": result})
         return context.missing
 
-    def _where(self, store: RunStore, processes: int) -> dict[str, Any]:
-        """Return where and by how many processes a result is computed: by the last start that computed something."""
-        file = store.path / PARTS / WHERE
+    def _where(self, file: Path, processes: int) -> dict[str, Any]:
+        """Return where and by how many processes a result is computed: by the last start that finished some of it."""
         if self.stops_here and file.is_file():
             found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             return found
         device = torch.device(self.device).type
-        where = {"environment": environment(device), "device": self.device, "processes": processes}
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as temporary:
-            _write(temporary, json.dumps(where))
-        return where
+        return {"environment": environment(device), "device": self.device, "processes": processes}
 
-    def _share(self, experiment: Any, parts: Sequence[Any], processes: int, clock: Clock) -> None:
+    def _share(self, experiment: Any, parts: Sequence[Any], processes: int, finished: Callable[[], None]) -> None:
         """Let several processes train the models and make the parts of an experiment."""
         same = (self.out, self.settings, self.device, self.precision, self.double, self.seed)
 
         def heard(stage: str, done: int, total: int, /) -> None:
-            clock.note()
+            if done:
+                finished()
             self.progress(stage, done, total)
 
         def share(what: Literal["models", "parts"], these: Sequence[Any]) -> None:

@@ -32,7 +32,7 @@ than three numbers or they are all the same, the size is not that of the claim, 
 time of plain torch in claim 1 is extrapolated from a sample: where it was timed once, its own error is not in the
 interval, and the sentence says so. An accuracy after steps has in its interval, beside that over models, the error of
 the rows that all are measured on: the paired one where the result has it, else the largest that the accuracies allow.
-A loss, which decides nothing, has not. A claim about several slices or settings holds where it holds in each. Nothing
+The loss that stands beside it has not. A claim about several slices or settings holds where it holds in each. Nothing
 is corrected for there being many claims. `small` was made larger after its first results, of which one could not
 tell: `hvp` from two points to four and then to draws of its own for each ([in that
 order](decisions/013-how-claims-are-judged.md)), models from 1,500 pairs to 6,000 and from 800 reviews to 2,400,
@@ -46,10 +46,10 @@ BEYOND: dict[str, str] = {
     "retraining": "the noise of random removals, and what influence predicted",
     "simulatability": "steps with predicted labels",
     "visualization": "both tables for the model trained on HANS, and shares of influence by heuristic",
-    "correction-mnli": "paired intervals, the loss, and the data that the model was trained on",
-    "augmentation-hans": "paired intervals, the loss, and the data that the model was trained on",
-    "augmentation-anli": "paired intervals, the loss, and the data that the model was trained on",
-    "amazon": "points ranked by what a gradient step changes, and the domains of the training",
+    "correction-mnli": "paired intervals, the loss, other ways to rank, and the data that the model was trained on",
+    "augmentation-hans": "paired intervals, the loss, other ways to rank, and the data that the model was trained on",
+    "augmentation-anli": "paired intervals, the loss, other ways to rank, and the data that the model was trained on",
+    "amazon": "points ranked by what a gradient step changes and in other ways, and the domains of the training",
 }
 
 

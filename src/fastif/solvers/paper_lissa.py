@@ -145,7 +145,7 @@ class PreparedPaperLiSSA:
         if len(runs) != len(self.runs):
             raise ValueError(f"there are {len(self.runs)} runs, and draws for {len(runs)}")
         self.runs = runs
-        for known in ("_ids", "_rows_are_kept", "_in_space_of_rows"):
+        for known in ("_ids", "_in_space_of_rows"):
             self.__dict__.pop(known, None)
 
     @cached_property
