@@ -65,7 +65,7 @@ def test_a_prediction_for_four_gpus_is_told_and_decides_nothing(naive, verdict):
     found = judged("speed", result)
     assert found.outcome is verdict
     assert found.ours.startswith(f"{naive / 10:.0f}")  # of what was measured
-    assert f"On four GPUs 5.00 s are predicted, {naive / 5:.0f}x" in found.why
+    assert f"on both sides it is 1.0x; on four GPUs 5.00 s are predicted, {naive / 5:.0f}x: no part of the" in found.why
     assert "predicted" not in judged("speed-on-one", result).why
 
 
@@ -151,6 +151,15 @@ def test_recall_is_compared_with_chance(result, verdict):
 )
 def test_recall_is_compared_with_the_paper(result, verdict):
     assert judged("recall-level", result).outcome is verdict
+
+
+def test_recall_of_more_points_is_told_of_and_decides_nothing():
+    result = recalls(0.22, 0.65)
+    for row in result["rows"]:
+        row["mean"] -= 0.4 * (row["m"] == 100 and row["k"] == 127)
+    found = judged("recall-level", result)
+    assert found.outcome is HOLDS
+    assert found.why.endswith("of how many points its recall is. By the same rule: does not hold with R@100.")
 
 
 @pytest.mark.parametrize(
@@ -257,42 +266,62 @@ def test_correlations_count_on_retrieved_points_against_full(result, verdict):
     assert "On the true top 100 it is 50.0" in found.why
 
 
-def retrainings(helpful, harmful):
-    """Changes of the loss of three points by removing helpful or harmful ones; a random removal raises all by 0.1."""
-    ids = list(range(25))
-    removals = [
-        {"kind": kind, "ids": ids, "system": system, "query": query}
-        for system in ("fast", "full")
-        for kind in ("helpful", "harmful")
-        for query in range(3)
-    ]
-    removals.append({"kind": "random", "ids": ids, "label": "a"})
-    rows = [[1.0] * 3]
-    for one in removals:
-        changes = helpful if one["kind"] == "helpful" else harmful
-        rows.append([1.1] * 3 if one["kind"] == "random" else [1.0 + change for change in changes])
+def retrainings(helpful, harmful, *, wrong_helpful=None, wrong_harmful=None, fewer=None):
+    """Changes of the loss of three right and three wrong points by removing helpful or harmful ones.
+
+    A random removal raises all by 0.1. Wrong points change as the right ones do, and fewer removed do nothing, unless
+    given.
+    """
+    changes = {
+        "helpful": (*helpful, *(wrong_helpful or helpful)),
+        "harmful": (*harmful, *(wrong_harmful or harmful)),
+        "random": (0.1,) * 6,
+    }
+    counts = (
+        {25: changes} if fewer is None else {25: changes, 5: dict.fromkeys(changes, fewer) | {"random": (0.1,) * 6}}
+    )
+    removals, rows = [], [[1.0] * 6]
+    for count, of_kind in counts.items():
+        ids = list(range(count))
+        for kind, moved in of_kind.items():
+            ways = [{"system": system, "query": query} for system in ("fast", "full") for query in range(6)]
+            for way in [{"label": "a"}] if kind == "random" else ways:
+                removals.append({"kind": kind, "ids": ids, **way})
+                rows.append([1.0 + change for change in moved])
     return {
         "removals": removals,
         "losses": [rows],
         "seeds": [0],
-        "before": [1.0] * 3,
-        "right": [True] * 3,
+        "before": [1.0] * 6,
+        "right": [True] * 3 + [False] * 3,
         "examples": 9,
     }
 
 
+UP, DOWN = (0.4, 0.5, 0.6), (-0.4, -0.5, -0.6)
+
+
 @pytest.mark.parametrize(
-    ("helpful", "harmful", "verdicts"),
+    ("result", "verdicts"),
     [
-        ((0.4, 0.5, 0.6), (-0.4, -0.5, -0.6), (HOLDS, HOLDS)),
-        ((-0.4, -0.5, -0.6), (0.4, 0.5, 0.6), (FAILS, FAILS)),
-        ((0.09, 0.1, 0.12), (0.05, 0.1, 0.12), (UNKNOWN, UNKNOWN)),  # as much as random removals
+        (retrainings(UP, DOWN), (HOLDS, HOLDS)),
+        (retrainings(DOWN, UP), (FAILS, FAILS)),
+        (retrainings((0.09, 0.1, 0.12), (0.05, 0.1, 0.12)), (UNKNOWN, UNKNOWN)),  # as much as random removals
+        (retrainings((0.09, 0.1, 0.12), DOWN, wrong_helpful=(9.0, 9.1, 9.2)), (UNKNOWN, HOLDS)),  # all six would hold
+        (retrainings(UP, DOWN, wrong_harmful=UP), (HOLDS, FAILS)),
     ],
 )
-def test_removals_are_compared_with_random_ones(helpful, harmful, verdicts):
-    result = retrainings(helpful, harmful)
+def test_removals_are_compared_with_random_ones_for_right_and_wrong_predictions_apart(result, verdicts):
     found = tuple(judged(name, result).outcome for name in ("removal-of-helpful", "removal-of-harmful"))
     assert found == verdicts
+
+
+def test_removals_of_fewer_points_are_told_of_and_decide_nothing():
+    found = judged("removal-of-helpful", retrainings(UP, DOWN, fewer=(-0.4, -0.5, -0.6, -0.4, -0.5, -0.6)))
+    assert found.outcome is HOLDS
+    assert "Of all 6 together: +0.400 (+0.306 to +0.494)" in found.why
+    assert found.why.endswith("By the same rule, with fewer removed: does not hold with 5.")
+    assert "fewer removed" not in judged("removal-of-helpful", retrainings(UP, DOWN)).why
 
 
 def simulations(right, wrong):
@@ -366,7 +395,19 @@ def test_edges_from_all_points_are_told_of_and_decide_nothing():
     result["models"]["nli-2"]["variants"] = {"all points, not the nearest alone": rows}
     found = judged("few-helpful-edges", result)
     assert found.outcome is HOLDS
-    assert "of all training points 40% to 60% help, 0.50 to 1.00 times as strong" in found.why
+    assert "strongest of all training points 40% to 60% help, 0.50 to 1.00 times as strong" in found.why
+
+
+def test_edges_of_a_slice_together_are_told_of_and_decide_nothing():
+    result = graphs([10, 20, 30, 40], [2, 2, 2, 2])
+    assert "as the paper counts" not in judged("few-helpful-edges", result).why
+    result["models"]["nli-2"]["comparison"]["slices"] = [
+        {"helpful": {"mean": helpful}, "harmful": {"mean": harmful}}
+        for helpful, harmful in ((0.5, 1.0), (3.0, 2.0), (None, 1.0), (1.0, 0.0))
+    ]
+    found = judged("few-helpful-edges", result)
+    assert found.outcome is HOLDS
+    assert "Of all edges of a slice together, as the paper counts, 0.50 to 1.50 times." in found.why
 
 
 def test_edges_that_are_not_known_by_point_decide_nothing():

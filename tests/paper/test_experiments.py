@@ -195,6 +195,18 @@ def test_each_point_has_draws_of_its_own(laboratory, tmp_path, monkeypatch):
         assert not any(torch.equal(a, b) for place, a in enumerate(firsts) for b in firsts[:place])
 
 
+def test_a_run_that_records_steps_has_no_time(laboratory, tmp_path, monkeypatch):
+    counts = iter([0, 0, 0, 1, *[1] * 100])  # looked at before and after each run: a GPU records in the second
+    monkeypatch.setattr(hvp._Snapshots, "recordings", property(lambda self: next(counts)))
+    with RunStore.begin(tmp_path / "hvp", {}) as store:
+        result = hvp.run(Context(laboratory.settings, laboratory.data, laboratory.models, store))
+    settings = [(row["query"], row["B"], row["T"]) for row in result["rows"]]
+    second = list(dict.fromkeys(settings))[1]
+    for row, setting in zip(result["rows"], settings, strict=True):
+        assert (row["seconds"] is None) == (setting == second)
+    assert "a run that recorded steps has no time, of 1 of the points" in hvp.table(result)
+
+
 def test_the_dearest_setting_has_no_error_to_itself(results):
     rows = results("hvp")["result"]["rows"]
     assert len(rows) == 2 * 2 * 2 * 2  # queries, depths, sizes, repeats

@@ -41,8 +41,10 @@ def test_it_runs_on_a_gpu(on_gpu, name):
 def test_runs_that_record_their_steps_have_no_time_and_the_same_errors(on_gpu):
     path = on_gpu.run(EXPERIMENTS["hvp"]).path
     rows = json.loads((path / "result.json").read_text())["result"]["rows"]
-    assert {row["query"] for row in rows if row["seconds"] is None} == {0}
-    assert all(row["seconds"] > 0 for row in rows if row["query"] == 1)
+    assert all(row["seconds"] is None for row in rows if row["query"] == 0)
+    times = [row["seconds"] for row in rows if row["query"] == 1]
+    assert any(times)  # None where it drew examples that are longer than any before
+    assert all(each is None or each > 0 for each in times)
     assert all(math.isfinite(row["relative_to_converged"]) for row in rows)
     deep = [row["relative_to_converged"] for row in rows if row["J"] == 24]
     assert max(deep) < 0.1  # (1 - damp)^J = 0.08; on a CPU, with the same draws, 0.05 to 0.08

@@ -180,8 +180,7 @@ def table(result: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             f"Paper ({AMAZON_CLAIM.where}): {AMAZON_CLAIM.words}. Ours, held-out domain {domain}, change of its "
-            f"accuracy in points after {plan['steps']} steps; {changes.intervals_in_words(result, repeats)}, all on "
-            "the same rows:",
+            f"accuracy in points after {plan['steps']} steps; {changes.intervals_in_words(result, repeats)}:",
             markdown(["steps on", "paper", f"ours, {PAPERS} (as the paper)", f"ours, {OURS}"], first),
             _parts_table(result),
             f"{plan['anchors']} anchors and {plan['examples']} points a step, rate {plan['learning_rate']:g}, the "

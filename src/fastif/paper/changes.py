@@ -132,7 +132,7 @@ def table(result: Mapping[str, Any]) -> str:
     parts = [
         f"{result['setting']} (trained on, steps on, measured on). {plan['steps']} gradient steps at rate "
         f"{plan['learning_rate']:g} on {plan['examples']} points for {plan['anchors']} anchors each, of the "
-        f"{plan['nearest']:,} nearest; {intervals_in_words(result, repeats)}, all on the same rows. {_sizes(result)}",
+        f"{plan['nearest']:,} nearest; {intervals_in_words(result, repeats)}. {_sizes(result)}",
         "Accuracy after the last step, in points:",
         _gains(name, rows, is_sliced=ALL not in result["walks"]),
     ]
@@ -148,11 +148,11 @@ def table(result: Mapping[str, Any]) -> str:
 
 def intervals_in_words(result: Mapping[str, Any], repeats: int) -> str:
     """Return how often all was repeated, from how many models, and what intervals are over."""
-    models = result.get("checkpoints", 1)
+    models, rows = result.get("checkpoints", 1), "all on the same rows, whose error the claims' intervals alone have"
     if models == 1:
-        return f"{repeats} repeats, 95 % intervals of paired differences over repeats"
+        return f"{repeats} repeats, 95 % intervals of paired differences over repeats, {rows}"
     each = f"{models} models of other seeds, {repeats // models} repeats from each"
-    return f"{each}, 95 % intervals of paired differences over models"
+    return f"{each}, 95 % intervals of paired differences over models, {rows}"
 
 
 def _sizes(result: Mapping[str, Any]) -> str:

@@ -76,13 +76,13 @@ def _query(context: Context, work: "_Work", query: int) -> list[Row]:
     wanted, right_side = context.settings.hvp, work.right_side
     settings = [(size, repeats) for size in wanted.batch_sizes for repeats in wanted.repeats]
     dearest = max(wanted.batch_sizes), max(wanted.repeats)
-    kept = context.piece(f"dearest {query}", partial(work.dearest, *dearest))
+    kept = context.piece(f"dearest of point {query}", partial(work.dearest, *dearest))
     rows: list[Row] = from_tensor(kept.pop("rows"))
     work.truths["dearest"] = _beside(right_side, kept)
     for number_, setting in enumerate(settings):
         context.progress(f"settings of query {query}", number_, len(settings))
         if setting != dearest:
-            rows += context.part(f"query {query}, B and T {setting}", partial(work.measured, *setting))
+            rows += context.part(f"point {query}, B and T {setting}", partial(work.measured, *setting))
     context.progress(f"settings of query {query}", len(settings), len(settings))
     return [{"query": query, **row} for row in rows]
 
@@ -162,23 +162,26 @@ class _Snapshots(PreparedPaperLiSSA):
         self._depths = set(depths)
         self._taken: Path = []
         self._started = 0.0
-        self._is_timed = not next(iter(operator.model.parameters.values())).is_cuda
+        self._is_warm = not next(iter(operator.model.parameters.values())).is_cuda
 
     def path(self, right_side: Block, first_repeat: int) -> Path:
-        """Iterate, and return the pictures; without a time in the first run on a GPU, which records the steps."""
-        self._taken = []
+        """Iterate, and return the pictures; without times where steps were recorded on the way.
+
+        That is so in the first run on a GPU, and in later ones that draw longer examples than any before.
+        """
+        self._taken, before = [], self.recordings
         self.draw_as(range(first_repeat, first_repeat + self.knobs.repeats))
         synchronize()
         self._started = time.perf_counter()
         self.iterate(right_side)
-        self._is_timed = True
-        return self._taken
+        is_timed, self._is_warm = self._is_warm and self.recordings == before, True
+        return [(depth, took if is_timed else None, value) for depth, took, value in self._taken]
 
     def _report(self, step: int, state: Block) -> None:
         super()._report(step, state)
         if step + 1 in self._depths:
             synchronize()
-            took = time.perf_counter() - self._started if self._is_timed else None
+            took = time.perf_counter() - self._started
             repeats = self.knobs.repeats
             mean = {key: tensor.unflatten(0, (repeats, -1)).mean(dim=0) for key, tensor in state.items()}
             self._taken.append((step + 1, took, vectors.scale(mean, 1 / self.knobs.scale)))
@@ -234,7 +237,7 @@ def _untimed(rows: list[Row]) -> str:
     """Say where runs have no time."""
     without = len({row["query"] for row in rows if row["seconds"] is None})
     return (
-        f", whose steps are recorded in the first run: of {without} of the points there is no time" if without else ""
+        f"; a run that recorded steps has no time, of {without} of the points in one setting or more" if without else ""
     )
 
 

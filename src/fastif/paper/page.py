@@ -28,13 +28,13 @@ HOW = """A verdict is computed from the numbers in `docs/paper/*.json` by a rule
 95 % interval of what was measured (Student's, over points, models, or repeats from one; Fisher's for a correlation)
 lies on the side of the limit that the paper names. *Does not hold*: all of it lies on the other side; or, of a gain
 whose sign is open, the paper's own figures lie beyond it. *Cannot tell here*: it includes the limit, there are fewer
-than three numbers or they are all the same, the size is not that of the claim, or the experiment was not run. The
-time of plain torch in claim 1 is extrapolated from a sample: where it was timed once, its own error is not in the
-interval, and the sentence says so. An accuracy after steps has in its interval, beside that over models, the error of
-the rows that all are measured on: the paired one where the result has it, else the largest that the accuracies allow.
-The loss that stands beside it has not. A claim about several slices or settings holds where it holds in each. Nothing
-is corrected for there being many claims. `small` was made larger after its first results, of which one could not
-tell: `hvp` from two points to four and then to draws of its own for each ([in that
+than three numbers or they are all the same, the time is of a training set of less than half the paper's, or the
+experiment was not run. The times without kNN in claims 1 and 2 are extrapolated, the sentences say from what: an
+interval has the scatter of what was timed, not the error of extrapolating. An accuracy after steps has in its interval,
+beside that over models, the error of the rows that all are measured on: the paired one where the result has it, else
+the largest that the accuracies allow. The loss that stands beside it has not. A claim about several slices or settings
+holds where it holds in each. Nothing is corrected for there being many claims. `small` was made larger after its first
+results, of which one could not tell: `hvp` from two points to four and then to draws of its own for each ([in that
 order](decisions/013-how-claims-are-judged.md)), models from 1,500 pairs to 6,000 and from 800 reviews to 2,400,
 `amazon` from one model to five."""
 # what stands in an experiment's table beyond the paper's own

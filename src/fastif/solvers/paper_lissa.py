@@ -148,6 +148,11 @@ class PreparedPaperLiSSA:
         for known in ("_ids", "_in_space_of_rows"):
             self.__dict__.pop(known, None)
 
+    @property
+    def recordings(self) -> int:
+        """How often a step was recorded on a GPU, for inputs of a new shape each time, since this was prepared."""
+        return 0 if self._made is None else self._made[1].recordings
+
     @cached_property
     def _rows_are_kept(self) -> bool:
         """Whether the Jacobian rows of all examples that are drawn can be kept: then no step needs the model."""

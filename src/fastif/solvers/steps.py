@@ -55,6 +55,11 @@ class Steps:
         # recordings run one after another, so that they may share their memory
         self._pool = torch.cuda.graph_pool_handle() if self._recordable else None
 
+    @property
+    def recordings(self) -> int:
+        """How many steps were recorded, each for inputs of one shape."""
+        return len(self._graphs)
+
     def run(self, start: Block, ids: Tensor, look: Callable[[int, Block], None] = lambda step, state: None) -> Block:
         """Return the state after a step for each row of `ids`, (steps, groups * examples of a group).
 
