@@ -229,7 +229,7 @@ def test_the_strongest_are_scored_in_float32_where_the_scan_is_in_half(monkeypat
     exact = fastif.Explainer(model_of(it), it.train, damping=0.1)
     expected, listed = exact.scores(it.queries).values, exact.explain(it.queries, top=3)
     half = property(lambda self: self.model.in_half(torch.bfloat16))
-    monkeypatch.setattr(Resources, "half", half)  # which a CPU would not use
+    monkeypatch.setattr(Resources, "half", half)  # whatever this CPU has
     rough = fastif.Explainer(model_of(it), it.train, damping=0.1)
     assert relative_error(rough.scores(it.queries).values, expected) > 1e-4
     explanation = rough.explain(it.queries, top=3)

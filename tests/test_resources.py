@@ -43,6 +43,36 @@ def test_a_cpu_computes_in_the_dtype_of_the_model() -> None:
     assert precision.resolve("float16", torch.device("cuda"), torch.float64) == "float32"
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "resolved"),
+    [
+        ({"avx512_bf16": True, "amx_bf16": False}, "bfloat16"),
+        ({"avx512_bf16": False, "amx_bf16": True}, "bfloat16"),
+        ({"avx512_f": True}, "float32"),
+        (None, "float32"),  # an older torch does not say
+    ],
+)
+def test_a_cpu_that_multiplies_bfloat16_does_so_if_asked(
+    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool] | None, resolved: str
+) -> None:
+    if capabilities is None:
+        monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    else:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    assert precision.resolve("bfloat16", CPU, torch.float32) == resolved
+    assert precision.resolve("auto", CPU, torch.float32) == "float32"
+    assert precision.resolve("bfloat16", CPU, torch.float64) == "float32"
+    half = resources(precision_name="bfloat16").half
+    assert half is None if resolved == "float32" else half.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("parts", [1, 300])
+def test_products_in_bfloat16_are_added_up_in_float32(parts: int) -> None:
+    """Sums of ones stop at 256 where they are kept in bfloat16."""
+    left, right = (torch.ones(rows, 1024 * parts, dtype=torch.bfloat16) for rows in (2, 3))
+    assert torch.equal(precision.wide_product(left, right), torch.full((2, 3), 1024.0 * parts))
+
+
 def test_a_budget_holds_within_its_context_alone() -> None:
     before = memory.available(CPU)
     with memory.limited(2**29, CPU), memory.limited(2**29, CPU):

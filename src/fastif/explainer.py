@@ -69,7 +69,8 @@ class Explainer:
         progress: show how far long work is; None shows it on a terminal.
         prefix_cache: where to keep what the model computes below the first trainable layer; None computes it each time.
         keep: where pieces of the work are kept, so that a run which was killed can go on: `RunStore.piece`.
-        precision: of matrix products: "auto" is tf32 on a GPU; "float32", "float16" and "bfloat16" are the others.
+        precision: of matrix products: "auto" is tf32 on a GPU and float32 on a CPU; "float16" and "bfloat16" scan in
+            half precision on a GPU, "bfloat16" on a CPU that has instructions for it.
         memory_budget: bytes that may be taken on the model's device; None for all that is free.
         team: this process among several that share the training data (distributed/); use it within `led`.
 

@@ -3,7 +3,8 @@
 On a GPU "tf32" multiplies float32 matrices with eleven bits of each number and adds in float32: scores correlate with
 those of float32 to 0.999999, and come several times sooner. "float16" and "bfloat16" run the frozen layers and
 the scan of the training data in half precision, with sums, losses and scores in float32; the solve stays in tf32. A CPU
-computes in the model's dtype, whatever is asked for.
+does so for "bfloat16", if that is asked for and it has instructions for it (solving in float32); else it computes in
+the model's dtype, whatever is asked for.
 """
 
 import contextlib
@@ -32,8 +33,14 @@ def resolve(precision: Precision, device: torch.device, dtype: torch.dtype) -> P
     if dtype == torch.float64:
         return "float32"  # asks for nothing less than the model's own
     if device.type != "cuda":
-        return "float32"  # a CPU is slower in any other
+        return "bfloat16" if precision == "bfloat16" and _cpu_has_bfloat16() else "float32"
     return "tf32" if precision == "auto" else precision
+
+
+def _cpu_has_bfloat16() -> bool:
+    """Return whether torch multiplies bfloat16 by instructions of the CPU; without them it would take longer."""
+    look = getattr(torch.cpu, "get_capabilities", None)  # torch 2.10 and later
+    return look is not None and any(look().get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
 @contextlib.contextmanager
@@ -58,13 +65,16 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 def wide_product(left: Tensor, right: Tensor) -> Tensor:
     """Return the products of all rows of two matrices, (n, p) and (m, p), in at least float32 however narrow they are.
 
-    On a GPU a long sum of few products would leave most of it idle: it is cut into parts that run side by side.
+    On a GPU a long sum of few products would leave most of it idle: it is cut into parts that run side by side. On a
+    CPU those of bfloat16 are added up in float32 and rounded to bfloat16 once, no worse than the numbers that go in.
 
     >>> wide_product(torch.full((1, 2), 256.0).half(), torch.full((1, 2), 256.0).half())
     tensor([[131072.]])
     """
     halves = left.dtype in HALVES.values()
     if not left.is_cuda:
+        if left.dtype == right.dtype == torch.bfloat16:
+            return (left @ right.T).float()
         return left.float() @ right.float().T if halves else left @ right.T.to(left.dtype)
     right = right.to(left.dtype)
     length = left.shape[1]

@@ -107,8 +107,9 @@ DtypeOption = Annotated[
     Dtype,
     typer.Option(
         "--dtype",
-        help="auto: tf32 on a GPU, float32 elsewhere. float16 is fastest on a GPU. On a CPU, bfloat16 keeps the states "
-        "of frozen layers in half the memory and computes in float32. float64 for exactness.",
+        help="auto: tf32 on a GPU, float32 elsewhere. float16 is fastest on a GPU, bfloat16 on a CPU that has "
+        "instructions for it (on others it keeps the states of frozen layers in half the memory, and computes in "
+        "float32). float64 for exactness.",
         rich_help_panel=RUN,
     ),
 ]

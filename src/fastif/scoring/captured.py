@@ -4,6 +4,7 @@ The score of example b for direction S is $\sum_f \langle S_f, \nabla_f \ell_b \
 and one backward pass, whatever the number of directions, plus a general derivative through the rest.
 """
 
+import math
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -51,10 +52,7 @@ class HalfDirections:
 
     def __init__(self, directions: Block, dtype: torch.dtype) -> None:
         self.sizes = {name: _largest(tensor) for name, tensor in directions.items()}
-        self.block = {
-            name: (tensor / self.sizes[name].view(-1, *[1] * (tensor.ndim - 1))).to(dtype)
-            for name, tensor in directions.items()
-        }
+        self.block = {name: _divided(tensor, self.sizes[name], dtype) for name, tensor in directions.items()}
 
 
 def half_scores(model: Model, batch: Batch, directions: HalfDirections, plan: Plan, product: Product) -> Tensor:
@@ -70,8 +68,13 @@ def half_scores(model: Model, batch: Batch, directions: HalfDirections, plan: Pl
 
 
 def _largest(tensor: Tensor) -> Tensor:
-    sizes = tensor.flatten(1).abs().amax(dim=1)
+    sizes = torch.linalg.vector_norm(tensor.flatten(1), ord=math.inf, dim=1)
     return torch.where(sizes > 0, sizes, 1)
+
+
+def _divided(tensor: Tensor, sizes: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the directions by their sizes in a narrow dtype, which are never all there in the wide one."""
+    return torch.div(tensor, sizes.view(-1, *[1] * (tensor.ndim - 1)), out=torch.empty_like(tensor, dtype=dtype))
 
 
 def captured_scores(model: Model, batch: Batch, directions: Block, plan: Plan, product: Product) -> Tensor:
