@@ -8,6 +8,7 @@ losses.
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -59,16 +60,40 @@ class Evaluation:
 
 @contextlib.contextmanager
 def _in_eval_mode(module: nn.Module) -> Iterator[None]:
-    """Evaluate, and take back every attribute that the modules set meanwhile, the mode among them."""
-    before = [(part, dict(part.__dict__)) for part in module.modules()]
+    """Evaluate, and take back all that the modules and `functional_call` set meanwhile, the mode among it."""
+    before = [_Before(part) for part in module.modules()]
     try:
-        for part, _ in before:
-            part.training = False  # not .eval(): a module may override it with effects of its own
+        for each in before:
+            each.part.training = False  # not .eval(): a module may override it with effects of its own
         yield
     finally:
-        for part, attributes in before:
-            part.__dict__.clear()
-            part.__dict__.update(attributes)
+        for each in before:
+            each.put_back()
+
+
+class _Before:
+    """The attributes of a module as they were, its tensors and its mode."""
+
+    def __init__(self, part: nn.Module) -> None:
+        self.part, self._mode = part, part.training
+        self._attributes = dict(part.__dict__)
+        kept: tuple[Any, ...] = (part._parameters, part._buffers)
+        self._tensors = [(members, dict(members)) for members in kept]
+
+    def put_back(self) -> None:
+        """Make the module as it was."""
+        self.part.__dict__.clear()
+        self.part.__dict__.update(self._attributes)
+        # torch's functional_call leaves its own tensors in a module that stands at two places
+        for members, tensors in self._tensors:
+            if isinstance(members, dict):
+                members.clear()
+                members.update(tensors)
+            else:  # of a scripted module, which keeps its names
+                for name, tensor in tensors.items():
+                    members[name] = tensor
+        if self.part.training != self._mode:  # of a scripted module it is none of the attributes
+            self.part.training = self._mode
 
 
 @contextlib.contextmanager
