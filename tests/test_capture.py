@@ -188,10 +188,11 @@ def test_embeddings_with_padding_and_renormalisation(options: dict[str, Any]) ->
     assert_captured(*placed(module, torch.randint(5, (6, 4))))
 
 
-def test_a_special_look_up_by_a_function_is_left_to_the_rest() -> None:
-    module = Function(lambda s, x: F.embedding(x, s.table, padding_idx=1), table=nn.Parameter(torch.randn(5, 3)))
-    model, batch = placed(module, torch.randint(5, (6, 4)))
-    assert make_plan(model, batch).rest == ("table",)
+@pytest.mark.parametrize("options", [{"padding_idx": 1}, {"max_norm": 0.5}])
+def test_a_special_look_up_by_a_function_is_that_of_the_layer(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    module = Function(lambda s, x: F.embedding(x, s.table, **options).sin(), table=nn.Parameter(torch.randn(5, 3)))
+    assert_captured(*placed(module, torch.randint(5, (6, 4))))
 
 
 def test_a_batch_that_runs_otherwise_is_refused() -> None:

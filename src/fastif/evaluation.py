@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fastif.embedding import PlainEmbedding, needs_replacement
+from fastif.embedding import PlainEmbedding
 
 # not cuDNN's, which compiles itself anew for every length
 ONCE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -37,7 +37,6 @@ class Evaluation:
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         self._has_recurrent_layer = any(isinstance(part, nn.RNNBase) for part in module.modules())
-        self._replaces_embedding = needs_replacement(module)
 
     @contextlib.contextmanager
     def on(self, device: torch.device) -> Iterator[None]:
@@ -52,8 +51,7 @@ class Evaluation:
             stack.enter_context(_without_fused_attention_layer())
             if self._has_recurrent_layer:
                 stack.enter_context(_without_fused_recurrence())
-            if self._replaces_embedding:
-                stack.enter_context(PlainEmbedding())
+            stack.enter_context(PlainEmbedding())
             stack.enter_context(_in_eval_mode(self._module))
             yield
 
