@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 
 from fastif.batch import Batch
 from fastif.model import Model
@@ -22,7 +23,7 @@ def placed_ahead(model: Model, batches: Iterator[Batch]) -> Iterator[Batch]:
         return
     with ThreadPoolExecutor(max_workers=1) as thread:
         while True:
-            coming = thread.submit(next, batches, None)
+            coming = thread.submit(copy_context().run, lambda: next(batches, None))  # in this one's turn, and budget
             yield placed
             batch = coming.result()
             if batch is None:

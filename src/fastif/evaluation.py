@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fastif.embedding import PlainEmbedding
+from fastif.turns import one_call
 
 # not cuDNN's, which compiles itself anew for every length
 ONCE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -41,7 +42,7 @@ class Evaluation:
     @contextlib.contextmanager
     def on(self, device: torch.device) -> Iterator[None]:
         """Set everything up for a call with tensors on this device, and put it back."""
-        with contextlib.ExitStack() as stack:
+        with one_call(), contextlib.ExitStack() as stack:
             # while a CUDA graph is recorded, the state of its generator cannot be read; nothing draws in eval mode
             keeps_state = device.type == "cuda" and not torch.cuda.is_current_stream_capturing()
             stack.enter_context(torch.random.fork_rng(devices=[device] if keeps_state else []))

@@ -43,7 +43,7 @@ from fastif.solvers import Auto, Identity, PreparedSolver, Solution, Solver
 from fastif.solvers.eigen import EigenSystem
 from fastif.solvers.exact import dual_size
 from fastif.solvers.lanczos import eigensystem_of
-from fastif.vectors import Block
+from fastif.turns import in_turn
 from fastif.version import __version__
 
 DEFAULT_CACHE = PrefixCache()
@@ -237,7 +237,7 @@ class Explainer:
     def train_losses(self, ids: Tensor) -> Tensor:
         """Return the loss of some training examples."""
         parts, model = [], self.model
-        with torch.no_grad():
+        with in_turn(), torch.no_grad():
             for batch in self._seen.batches(self.batch_size, ids):
                 placed = model.place(batch)
                 parts.append(model.losses(model.outputs(model.parameters, placed.inputs), placed.targets))
@@ -328,7 +328,7 @@ class Explainer:
         values: list[Tensor] = []
         solutions: list[Solution] = []
         notes: list[str] = []
-        waiting: list[Block] = []  # solutions that are scored together: a scan costs little more for many
+        waiting: list[vectors.Block] = []  # solutions that are scored together: a scan costs little more for many
         with self._resources.working():
             solver, damping = self._prepared
             selection = self._select(queries, reduce)
@@ -371,7 +371,7 @@ class Explainer:
         }
         return Scores(table, ids, provenance, copy=False), solutions
 
-    def _standard_errors(self, samples: Block | None, ids: Tensor) -> list[float] | list[None]:
+    def _standard_errors(self, samples: vectors.Block | None, ids: Tensor) -> list[float] | list[None]:
         """Return the standard errors of some scores of a query, from the spread of a solver's repeats."""
         if samples is None or not len(ids):
             return [None] * len(ids)

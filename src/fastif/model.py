@@ -20,6 +20,7 @@ from fastif.keeping import content_sha256
 from fastif.losses import NamedLoss, PerExample, resolve_loss
 from fastif.parameters import Choice, split_parameters, unwrap
 from fastif.precision import matmuls, wide
+from fastif.turns import in_turn
 
 
 class Model(Protocol):
@@ -65,11 +66,12 @@ class TorchModel:
     def __init__(self, module: nn.Module, loss: str | PerExample, *, trainable: Choice = None) -> None:
         self._module = unwrap(module)
         self._loss = resolve_loss(loss)
-        with torch.inference_mode(False):  # weights that are cast here must be open to differentiation later
-            self._parameters, self._frozen = split_parameters(self._module, trainable)
-        self._buffers = {name: buffer.detach() for name, buffer in self._module.named_buffers()}
-        self._evaluation = Evaluation(self._module)
-        self._front = FrozenFront.of(self._module, self._parameters)
+        with in_turn():  # while another thread calls the module, the tensors in it are not its own
+            with torch.inference_mode(False):  # weights that are cast here must be open to differentiation later
+                self._parameters, self._frozen = split_parameters(self._module, trainable)
+            self._buffers = {name: buffer.detach() for name, buffer in self._module.named_buffers()}
+            self._evaluation = Evaluation(self._module)
+            self._front = FrozenFront.of(self._module, self._parameters)
         self._classes: int | None = None
         self._checked = False  # whether examples were seen to be apart from each other
         self._examined = False  # whether they were at other weights, so that it need not be asked again
@@ -221,7 +223,7 @@ class TorchModel:
         The latter is not asked again of a model that was checked before `at`: modules rarely mix examples at some
         weights alone.
         """
-        with matmuls("float32", self.device):  # tf32 rounds by more than what is looked for
+        with in_turn(), matmuls("float32", self.device):  # tf32 rounds by more than what is looked for
             self._check(batch)
 
     def _check(self, batch: Batch) -> None:

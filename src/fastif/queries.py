@@ -15,6 +15,7 @@ from fastif.errors import DataError, ShapeError
 from fastif.losses import PerExample
 from fastif.model import TorchModel, require_one_each
 from fastif.prefix import PrefixModel, encoded
+from fastif.turns import in_turn
 from fastif.vectors import Block
 
 
@@ -107,21 +108,25 @@ class Queries:
         if total is not None:
             yield total
 
-    def titles(self) -> Iterator[tuple[str, str]]:
-        """Yield a line on each query, and its target in words."""
-        row, examples = 0, self.examples
+    @in_turn()
+    def titles(self) -> list[tuple[str, str]]:
+        """Return a line on each query, and its target in words."""
+        titles: list[tuple[str, str]] = []
+        examples = self.examples
         for batch in self.placed():
             outputs = self._model.outputs(self._model.parameters, batch.inputs)
             values = self._measure(outputs, batch.targets)
             for target, output, value in zip(batch.targets, outputs, values, strict=True):
                 name = examples.name_of(target)
-                title = f"Query {row}: " + ("no label, " if examples.targets_are_predictions else f"target {name}, ")
+                title = f"Query {len(titles)}: " + (
+                    "no label, " if examples.targets_are_predictions else f"target {name}, "
+                )
                 if examples.targets_are_predictions:
                     title += f"predicted {name}, "
                 elif output.ndim == 1 and len(output) > 1 and not target.is_floating_point():
                     title += f"predicted {examples.name_of(output.argmax())}, "
-                yield f"{title}{self._name} {value.item():.4g}", name if target.numel() == 1 else ""
-                row += 1
+                titles.append((f"{title}{self._name} {value.item():.4g}", name if target.numel() == 1 else ""))
+        return titles
 
 
 def _check_form(batch: Batch, known: Batch) -> None:

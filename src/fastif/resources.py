@@ -16,6 +16,7 @@ from fastif.data import Examples
 from fastif.errors import ConfigurationError
 from fastif.model import TorchModel
 from fastif.precision import HALVES, Precision
+from fastif.turns import in_turn
 
 CPU_BATCH, MOST_AT_ONCE = 256, 16384
 OF_MEMORY = 0.25  # of a GPU, for what a backward pass through one batch needs
@@ -55,9 +56,10 @@ class Resources:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Keep a caller's autocast and inference mode away from derivatives, which they would spoil in silence."""
+        """Keep other threads, a caller's autocast and inference mode away from derivatives, which they would spoil."""
         device = self.model.device
         with (
+            in_turn(),
             torch.inference_mode(False),
             torch.autocast(device.type, enabled=False),
             precision.matmuls(self.precision, device),
