@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -121,3 +122,53 @@ def test_a_scripted_part_keeps_its_mode(training: bool) -> None:
     module, reference = make(), make()
     module[0] = torch.jit.script(module[0])
     require_right(module.train(training), reference)
+
+
+# --- compiled parts --------------------------------------------------------------------------------------------------
+
+
+class Parts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.last(torch.tanh(self.first(x)))
+        return result
+
+
+def compile_a_part(module: Parts, backend: Any) -> None:
+    module.first = torch.compile(module.first, backend=backend)
+
+
+def compile_in_place(module: Parts, backend: Any) -> None:
+    module.compile(backend=backend)
+
+
+def compile_a_function(module: Parts, backend: Any) -> None:
+    module.first.forward = torch.compile(module.first.forward, backend=backend)
+
+
+@pytest.mark.parametrize("compiled", [compile_a_part, compile_in_place, compile_a_function])
+@pytest.mark.parametrize("used", [True, False])
+def test_what_is_compiled_runs_as_it_is_written(compiled: Callable[[Parts, Any], None], used: bool) -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    torch.manual_seed(0)
+    module = Parts().double()
+    reference = copy.deepcopy(module)
+    compiled(module, backend)
+    try:
+        if used:
+            module(ROWS)
+        before = len(graphs)
+        require_right(module, reference)
+        assert len(graphs) == before
+        module(ROWS)
+        assert graphs  # for its owner it is still compiled
+    finally:
+        torch.compiler.reset()

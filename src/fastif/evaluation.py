@@ -1,11 +1,12 @@
 """How a module is called so that every kind of derivative works, and that it and torch are afterwards as before.
 
-Eval mode without calling `.eval()`, kernels that can be differentiated twice and forwards, no autocast; attributes,
-modes, random state and torch's switches are put back, also after an error. This file knows modules, and nothing of
-losses.
+Eval mode without calling `.eval()`, kernels that can be differentiated twice and forwards, no autocast, nothing
+compiled, one thread at a time; attributes, tensors, modes, random state and torch's switches are put back, also after
+an error. This file knows modules, and nothing of losses.
 """
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -17,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from fastif.embedding import PlainEmbedding
 from fastif.turns import one_call
 
+COMPILER = "torch._dynamo"
 # not cuDNN's, which compiles itself anew for every length
 ONCE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 _ONCE: ContextVar[bool] = ContextVar("fastif_differentiated_once", default=False)
@@ -53,6 +55,9 @@ class Evaluation:
             if self._has_recurrent_layer:
                 stack.enter_context(_without_fused_recurrence())
             stack.enter_context(PlainEmbedding())
+            if COMPILER in sys.modules:  # otherwise nothing can be compiled, and to load it takes long
+                # it would look into the hooks and transforms around a part that is compiled, and fail
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(_in_eval_mode(self._module))
             yield
 
