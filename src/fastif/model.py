@@ -19,7 +19,7 @@ from fastif.front import FrozenFront
 from fastif.keeping import content_sha256
 from fastif.losses import NamedLoss, PerExample, resolve_loss
 from fastif.parameters import Choice, split_parameters, unwrap
-from fastif.precision import matmuls, wide
+from fastif.precision import RoundingWatch, matmuls, wide
 from fastif.turns import in_turn
 
 
@@ -228,7 +228,10 @@ class TorchModel:
 
     def _check(self, batch: Batch) -> None:
         versions = [tensor._version for tensor in batch.tensors().values() if not tensor.is_inference()]
-        outputs = self._first_outputs(batch)
+        with torch.autocast(self.device.type, enabled=False), RoundingWatch(self.device) as watch:
+            outputs = self._first_outputs(batch)
+        if not self._checked and not self._examined:
+            watch.tell(outputs, self.dtype)
         losses = self._first_losses(outputs, batch)
         if versions != [tensor._version for tensor in batch.tensors().values() if not tensor.is_inference()]:
             raise ModelError(

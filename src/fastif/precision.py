@@ -8,13 +8,15 @@ the model's dtype, whatever is asked for.
 """
 
 import contextlib
-from collections.abc import Iterator
-from typing import Literal, get_args
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from fastif.errors import ConfigurationError
+from fastif.errors import ConfigurationError, PrecisionWarning
 
 Precision = Literal["auto", "float32", "tf32", "bfloat16", "float16"]
 MOST_PARTS, LEAST_PRODUCTS, SHORTEST = 64, 2**22, 4096  # of a product on a GPU: see wide_product
@@ -55,6 +57,46 @@ def matmuls(precision: Precision, device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+class RoundingWatch(TorchFunctionMode):
+    """Within this context it is seen whether a module computes in less than its weights have, by its own autocast."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self._kind = device.type
+        self._narrow: torch.dtype | None = None
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Look at what comes out; a tensor of float64 is left as it is by autocast."""
+        result = func(*args, **(kwargs or {}))
+        if torch.is_autocast_enabled(self._kind) and isinstance(result, Tensor):
+            narrow = torch.get_autocast_dtype(self._kind)
+            self._narrow = narrow if result.dtype == narrow else self._narrow
+        return result
+
+    def tell(self, outputs: Tensor, dtype: torch.dtype) -> None:
+        """Warn if something, or what came out in the end, was computed in less than this."""
+        if self._narrow is not None:
+            seen = f"the module computes in {_name(self._narrow)} within a torch.autocast of its own"
+            change = "Take the autocast out of its forward, and put it around the calls of the module where you train"
+        elif outputs.is_floating_point() and torch.finfo(outputs.dtype).bits < torch.finfo(dtype).bits:
+            seen = f"the module gives outputs in {_name(outputs.dtype)}"
+            change = "Look in its forward for a cast such as .half(), .bfloat16() or .float(), and leave it out"
+        else:
+            return
+        warnings.warn(
+            f"{seen}, though it is evaluated in {_name(dtype)}. Derivatives are rounded on the way, so that scores are "
+            f"right to few digits and products with the curvature need not be those of a symmetric matrix. {change}.",
+            PrecisionWarning,
+            stacklevel=2,
+        )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:

@@ -19,6 +19,7 @@ from fastif.model import TorchModel
 from fastif.prefix import PrefixCache, PrefixModel
 from fastif.scoring import scan
 from fastif.scoring.captured import find_route
+from fastif.turns import in_turn
 
 
 class Level(StrEnum):
@@ -42,7 +43,7 @@ class Finding:
 def examine(model: TorchModel, few: Examples) -> list[Finding]:
     """Try everything that an explanation needs on a few examples, and stop at what makes it impossible."""
     findings: list[Finding] = []
-    with torch.inference_mode(False):
+    with in_turn(), torch.inference_mode(False):
         batch = model.place(few.batch(range(len(few))))
         for name, check in _checks(model, few, batch):
             try:
