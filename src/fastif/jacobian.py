@@ -161,7 +161,10 @@ class OutputRows:
         """Return what these rows are made of, None where the batch could not be captured."""
         if self.forward is None:
             return None
-        return self.forward.factors(self.outputs, cotangents.to(self.outputs).view_as(self.outputs), keep=True)
+        try:
+            return self.forward.factors(self.outputs, cotangents.to(self.outputs).view_as(self.outputs), keep=True)
+        except CaptureError:  # layers that depend on the data
+            return None
 
 
 def product_by_rows(jacobian: Jacobian, batch: Batch, block: Block) -> Block:

@@ -32,6 +32,7 @@ from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.solvers import Identity, PreparedSolver
 from fastif.solvers.eigen import EigenSystem
+from fastif.spread import spread
 
 MOST_OUTPUTS = 30  # up to so many, all outputs of an example may change; of more, those with the steepest loss
 STEEPEST = 8
@@ -189,7 +190,7 @@ def left_out(
 
 def few_of(model: Model, data: Examples) -> Batch:
     """Return some placed examples to look at."""
-    return model.place(data.batch(range(min(CHECKED_EXAMPLES, len(data)))))
+    return model.place(data.batch(spread(len(data), CHECKED_EXAMPLES, data.lengths)))
 
 
 def weights_in_mean(solver: PreparedSolver, operator: CurvatureOperator, data: Examples) -> Tensor:

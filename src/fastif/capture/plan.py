@@ -62,14 +62,14 @@ def make_plan(model: Model, batch: Batch, measure: PerExample | None = None) -> 
     """Plan the capture of a model, from a few placed examples and the slopes of their losses or another measure."""
     three = _examples(batch, [0, 1 % len(batch), 2 % len(batch)])
     two = three.rows(0, 2)
-    outputs, calls, leaves = watch(model, three.inputs)
-    fewer_outputs, fewer, _ = watch(model, two.inputs)
-    entries = entries_in_graph(outputs, leaves)
+    seen, smaller = watch(model, three.inputs), watch(model, two.inputs)
+    calls, fewer = seen.calls, smaller.calls
+    entries = entries_in_graph(seen.outputs, seen.leaves)
     if signatures(calls) != signatures(fewer):
         return Plan((), (), entries, frozenset())
     function = measure or model.losses
     with torch.inference_mode(False), torch.enable_grad():
-        values, fewer_values = function(outputs, three.targets), function(fewer_outputs, two.targets)
+        values, fewer_values = function(seen.outputs, three.targets), function(smaller.outputs, two.targets)
     one = torch.eye(3, dtype=values.dtype, device=values.device)
     first = slopes(values, calls, one[0], keep=True)
     last = slopes(values, calls, one[2])

@@ -16,6 +16,7 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
 from fastif.batch import Inputs
+from fastif.capture.rearranged import may_rearrange
 from fastif.capture.uses import UNDERSTOOD, Use
 from fastif.evaluation import differentiated_once
 from fastif.model import Model
@@ -39,13 +40,29 @@ class Call:
         return self.use.kind, self.weight, self.bias
 
 
+@dataclass(frozen=True)
+class Watched:
+    """A run of the model: outputs, the calls that were seen, the parameters that they were made from.
+
+    `rearranged` says that examples may have changed places on the way.
+    """
+
+    outputs: Tensor
+    calls: list[Call]
+    leaves: Vector
+    rearranged: bool
+
+
 class Recorder(TorchFunctionMode):
     """Within this context, calls of understood functions with one of the given tensors are kept in `calls`."""
 
-    def __init__(self, leaves: Vector) -> None:
+    def __init__(self, leaves: Vector, examples: int) -> None:
         super().__init__()
         self._names = {id(leaf): name for name, leaf in leaves.items()}
+        self._examples = examples
+        self._in_order: list[Tensor] = []  # indices that leave what they pick in order
         self.calls: list[Call] = []
+        self.rearranged = False
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: Any = None
@@ -53,9 +70,16 @@ class Recorder(TorchFunctionMode):
         """Run the function, and keep what it was given."""
         kwargs = kwargs or {}
         if func is F.multi_head_attention_forward:
+            before = self.rearranged
             with self:
-                return _open_attention(*args, **kwargs)
+                result = _open_attention(*args, **kwargs)
+            self.rearranged = before  # what it picks are queries, keys and values
+            return result
+        # before the call, as one in place changes what it is given
+        self.rearranged = self.rearranged or may_rearrange(func, args, kwargs, self._examples, self._in_order)
         result = func(*args, **kwargs)
+        if func is torch.arange and len(args) == 1:
+            self._in_order.append(result)
         read = UNDERSTOOD.get(func)
         if read is not None and isinstance(result, Tensor) and result.requires_grad:
             return self._read(read(*args, **kwargs), result)
@@ -81,14 +105,15 @@ _open_attention = types.FunctionType(
 )
 
 
-def watch(model: Model, inputs: Inputs) -> tuple[Tensor, list[Call], Vector]:
-    """Run the model, and return its outputs, the calls that were seen, and the parameters that they were made from."""
+def watch(model: Model, inputs: Inputs) -> Watched:
+    """Run the model, and return what was seen."""
     leaves = {name: tensor.detach().requires_grad_() for name, tensor in model.parameters.items()}
-    recorder = Recorder(leaves)
+    examples = len(next(iter(inputs.values() if isinstance(inputs, dict) else inputs)))
+    recorder = Recorder(leaves, examples)
     with torch.inference_mode(False), torch.enable_grad():
         with recorder, differentiated_once():
             outputs = model.outputs(leaves, inputs)
-        return outputs, recorder.calls, leaves
+        return Watched(outputs, recorder.calls, leaves, recorder.rearranged)
 
 
 def entries_in_graph(outputs: Tensor, leaves: Vector) -> dict[str, int]:

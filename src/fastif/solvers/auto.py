@@ -10,6 +10,7 @@ from fastif.solvers.base import PreparedSolver, Solver
 from fastif.solvers.cg import ConjugateGradient
 from fastif.solvers.demand import is_affordable
 from fastif.solvers.exact import Exact, choose_form, dual_size, memory_needed
+from fastif.solvers.kept_rows import RowsNotKeptError
 from fastif.solvers.subspace import Subspace
 from fastif.solvers.woodbury import Woodbury
 
@@ -52,7 +53,12 @@ class Auto:
             chosen = _over_some(operator, min(self.most, affordable_examples(operator) or self.most), self.seed)
         if self.eigenvectors and isinstance(chosen, ConjugateGradient | Woodbury):
             chosen = Subspace(affordable_rank(operator), subsample=chosen.subsample, seed=self.seed)
-        return chosen.prepare(operator)
+        if not isinstance(chosen, Woodbury):
+            return chosen.prepare(operator)
+        try:
+            return chosen.prepare(operator)
+        except RowsNotKeptError:  # layers that depend on the data
+            return _iterating(operator, chosen.subsample, self.seed).prepare(operator)
 
 
 def choose_solver(operator: CurvatureOperator, *, seed: int = 0) -> Solver:
@@ -70,6 +76,11 @@ def _over_some(operator: CurvatureOperator, subsample: int | None, seed: int) ->
     used = operator if subsample is None else operator.subsample(subsample, seed=seed)
     if is_affordable(used):
         return Woodbury(subsample=subsample, seed=seed)
+    return _iterating(operator, subsample, seed)
+
+
+def _iterating(operator: CurvatureOperator, subsample: int | None, seed: int) -> ConjugateGradient:
+    used = operator if subsample is None else operator.subsample(subsample, seed=seed)
     return ConjugateGradient(subsample=subsample, preconditioner_rank=affordable_preconditioner(used), seed=seed)
 
 

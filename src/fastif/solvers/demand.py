@@ -67,7 +67,7 @@ def formed_bytes(operator: CurvatureOperator, width: int, rows: int) -> int:
 
 
 def _of_few(operator: CurvatureOperator) -> tuple[Tensor, Sequence[Factor]]:
-    """Return the numbers of a few examples, and the factors of a row of each."""
+    """Return the numbers of a few examples, and the factors of a row of each; none where they have none."""
     few = torch.arange(min(FEW, operator.examples), device="cpu")
     point = operator.jacobian.at(operator.batch(few))
     cotangents = torch.ones_like(point.outputs).flatten(1) if point.outputs.ndim > 1 else torch.ones_like(point.outputs)
@@ -80,6 +80,8 @@ def is_affordable(operator: CurvatureOperator, *, times: int = 1) -> bool:
     kind = "cpu" if device.type == "cpu" else "cuda"
     few_enough = operator.rows_per_example * operator.examples <= min(MOST_ROWS[kind], operator.size)
     if not (few_enough and operator.model.loss_is_softmax and can_be_kept(operator)):
+        return False
+    if not _of_few(operator)[1]:
         return False
     needed = demand(operator)
     room = memory.share(device, KEPT_PART, KEPT_BYTES)

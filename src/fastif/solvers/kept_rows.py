@@ -24,6 +24,10 @@ from fastif.solvers.strong_rows import Chunk, Strongest
 from fastif.vectors import Block
 
 
+class RowsNotKeptError(ConfigurationError):
+    """The rows of some batch have no factors that could be held."""
+
+
 class KeptRows:
     """All rows of an operator, in the order of its batches; or the `most` longest of them."""
 
@@ -59,7 +63,7 @@ class KeptRows:
         for cotangents, signs in jacobian.bends(point):
             factors = point.factors(cotangents)
             if factors is None:
-                raise ConfigurationError("layers that depend on the data cannot be kept: use ConjugateGradient().")
+                raise RowsNotKeptError("layers that depend on the data cannot be kept: use ConjugateGradient().")
             if bool((signs < 0).any()):
                 raise ConfigurationError("the loss is not convex in the outputs: use fastif.ConjugateGradient().")
             chunk: Chunk = {}

@@ -19,6 +19,7 @@ from fastif.curvature import CurvatureOperator
 from fastif.errors import ConfigurationError
 from fastif.solvers.base import Solution, relative_residual, summarise_repeats
 from fastif.solvers.demand import is_affordable
+from fastif.solvers.kept_rows import RowsNotKeptError
 from fastif.solvers.row_steps import RowSteps
 from fastif.solvers.sampling import shuffled_ids
 from fastif.solvers.steps import Steps
@@ -126,7 +127,12 @@ class PreparedPaperLiSSA:
 
     def iterates(self, block: Block) -> Block:
         """Return the last iterate of every run, those of all vectors of the first run first."""
-        return self._in_rows(block) if self._rows_are_kept else self._through_the_model(block)
+        if self._rows_are_kept:
+            try:
+                return self._in_rows(block)
+            except RowsNotKeptError:  # layers that depend on the data
+                self._rows_are_kept = False
+        return self._through_the_model(block)
 
     def iterate(self, block: Block, look: Look = lambda steps, samples: None) -> Block:
         """Return the estimates of all repeats, those of every vector of the first repeat first, through the model.
