@@ -198,6 +198,18 @@ class TwoInputs(nn.Module):
         return self.head(torch.tanh(self.left(first)) * self.right(second))
 
 
+class Temperature(nn.Module):
+    """Logits times a parameter without dimensions, as CLIP has one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+        self.logit_scale = nn.Parameter(torch.tensor(0.3))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.body(inputs) * self.logit_scale.exp()
+
+
 def huber(outputs: Tensor, targets: Tensor) -> Tensor:
     """Huber's loss with delta = 0.5, summed over the outputs of an example."""
     return F.huber_loss(outputs, targets, delta=0.5, reduction="none").sum(dim=1)
@@ -348,6 +360,16 @@ def two_inputs(seed: int = 0, dtype: torch.dtype = torch.float64) -> Case:
     return build("two_inputs", make, "cross_entropy", seed=seed, dtype=dtype)
 
 
+def temperature(seed: int = 0, dtype: torch.dtype = torch.float64) -> Case:
+    """A parameter without dimensions."""
+
+    def make() -> tuple[nn.Module, tuple[Tensor, ...]]:
+        inputs = normal(4)
+        return Temperature(), (inputs, classes(inputs, 3))
+
+    return build("temperature", make, "cross_entropy", seed=seed, dtype=dtype)
+
+
 FACTORIES: tuple[Factory, ...] = (
     logistic_regression,
     mlp_dropout,
@@ -362,5 +384,6 @@ FACTORIES: tuple[Factory, ...] = (
     conv1d,
     custom_loss,
     two_inputs,
+    temperature,
 )
 CASES: list[tuple[str, Factory]] = [(factory.__name__, factory) for factory in FACTORIES]

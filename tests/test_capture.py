@@ -47,6 +47,7 @@ def assert_captured(model: fastif.TorchModel, batch: Batch, *, rest: set[str] | 
 
 REST = {
     "lstm": {f"lstm.{kind}_{side}_l0" for kind in ("weight", "bias") for side in ("ih", "hh")},
+    "temperature": {"logit_scale"},
     "shared_parameter": {"weight"},  # once as weight.T
 }
 

@@ -29,7 +29,7 @@ SCORERS: dict[str, Callable[..., Tensor]] = {
     "auto": partial(scan, method="auto"),
     "low rank": partial(low_rank.scan, rank=500),
 }
-NAMES = ("mlp_dropout", "cnn_batchnorm", "transformer", "shared_parameter", "multi_label")
+NAMES = ("mlp_dropout", "cnn_batchnorm", "transformer", "shared_parameter", "multi_label", "temperature")
 DAMPING = 0.03
 LISSA_DAMPING = 0.3
 

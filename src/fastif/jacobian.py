@@ -169,10 +169,10 @@ class OutputRows:
 
 def product_by_rows(jacobian: Jacobian, batch: Batch, block: Block) -> Block:
     r"""Return $A^\top S (A v)$, the Gauss-Newton product over the batch, for every vector v of the block."""
-    columns = {name: tensor.flatten(1) for name, tensor in block.items()}
+    columns = {name: vectors.as_rows(tensor) for name, tensor in block.items()}
     total = {name: torch.zeros_like(tensor) for name, tensor in columns.items()}
     for rows, signs in jacobian.signed_rows(batch):
-        flat = {name: tensor.flatten(1) for name, tensor in rows.items()}
+        flat = {name: vectors.as_rows(tensor) for name, tensor in rows.items()}
         change = torch.stack([wide_product(columns[name], flat[name]) for name in flat]).sum(dim=0)
         change *= signs.to(change)
         for name, tensor in flat.items():

@@ -37,7 +37,16 @@ def flatten(block: Mapping[str, Tensor]) -> Tensor:
     >>> flatten({"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor([[[3.0], [4.0]]])})
     tensor([[1., 2., 3., 4.]])
     """
-    return torch.cat([tensor.flatten(1) for tensor in block.values()], dim=1)
+    return torch.cat([as_rows(tensor) for tensor in block.values()], dim=1)
+
+
+def as_rows(tensor: Tensor) -> Tensor:
+    """Return the K tensors of one parameter as rows of a matrix; of a parameter without dimensions, one number each.
+
+    >>> as_rows(torch.zeros(2, 3, 4)).shape, as_rows(torch.zeros(2)).shape
+    (torch.Size([2, 12]), torch.Size([2, 1]))
+    """
+    return tensor.flatten(1) if tensor.ndim > 1 else tensor[:, None]
 
 
 def unflatten(matrix: Tensor, like: Mapping[str, Tensor]) -> Block:
@@ -59,7 +68,7 @@ def dot(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> Tensor:
     >>> dot({"a": torch.tensor([[1.0, 2.0], [0.0, 1.0]])}, {"a": torch.tensor([[3.0, 4.0], [5.0, 6.0]])})
     tensor([11.,  6.])
     """
-    products = [(left[name] * right[name]).flatten(1).sum(dim=1) for name in left]
+    products = [as_rows(left[name] * right[name]).sum(dim=1) for name in left]
     return torch.stack(products).sum(dim=0)
 
 

@@ -70,7 +70,7 @@ def half_scores(model: Model, batch: Batch, directions: HalfDirections, plan: Pl
 
 
 def _largest(tensor: Tensor) -> Tensor:
-    sizes = torch.linalg.vector_norm(tensor.flatten(1), ord=math.inf, dim=1)
+    sizes = torch.linalg.vector_norm(vectors.as_rows(tensor), ord=math.inf, dim=1)
     return torch.where(sizes > 0, sizes, 1)
 
 

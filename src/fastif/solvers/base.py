@@ -114,7 +114,7 @@ def summarise_repeats(samples: Block, repeats: int) -> tuple[Block, Tensor | Non
     mean = {name: tensor.mean(dim=0) for name, tensor in grouped.items()}
     if repeats == 1:
         return mean, None
-    variance = torch.stack([tensor.var(dim=0).flatten(1).sum(dim=1) for tensor in grouped.values()]).sum(dim=0)
+    variance = torch.stack([vectors.as_rows(tensor.var(dim=0)).sum(dim=1) for tensor in grouped.values()]).sum(dim=0)
     size = vectors.norm(mean)
     return mean, ((variance / repeats).sqrt() / torch.where(size > 0, size, 1)).cpu()
 

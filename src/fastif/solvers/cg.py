@@ -258,7 +258,7 @@ class PreparedConjugateGradient:
 
 def _normalised(block: Block) -> tuple[Block, Tensor]:
     """Return vectors of a largest entry of one, and what they were divided by: squares of tiny ones would vanish."""
-    sizes = torch.stack([tensor.flatten(1).abs().amax(dim=1) for tensor in block.values()]).amax(dim=0)
+    sizes = torch.stack([vectors.as_rows(tensor).abs().amax(dim=1) for tensor in block.values()]).amax(dim=0)
     sizes = torch.where(sizes > 0, sizes, 1)
     return vectors.scale(block, 1 / sizes), sizes
 
