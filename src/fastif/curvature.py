@@ -141,9 +141,9 @@ class CurvatureOperator:
 
     @cached_property
     def outputs_per_example(self) -> int:
-        """C, the number of outputs for one example."""
-        batch = self.model.place(self.data.batch([0]))
-        return self.model.outputs(self.model.parameters, batch.inputs).numel()
+        """C, the number of outputs for one example; where they are of unequal lengths, for the longest that is seen."""
+        with torch.no_grad():
+            return self.model.outputs(self.model.parameters, self._few.inputs).numel() // len(self._few)
 
     @property
     def rows_per_example(self) -> int:

@@ -25,7 +25,7 @@ from fastif.errors import ConfigurationError, ModelError
 from fastif.explanation import Explanation, QueryExplanation, strongest
 from fastif.held import held_view
 from fastif.keeping import Keep, Tensors, nothing_kept
-from fastif.left_out import LeaveOneOut, LeftOut, few_of, left_out, weights_in_mean
+from fastif.left_out import LeaveOneOut, LeftOut, few_of, joined, left_out, weights_in_mean
 from fastif.losses import PerExample, measure_name, resolve_measure
 from fastif.model import TorchModel
 from fastif.pieces import Pieces
@@ -222,7 +222,7 @@ class Explainer:
             what = f"{summarise.__qualname__} at damping {damping}"
             made = self._pieces.over_examples(what, made_from, ids, total=len(ids), together=0, make=make)
             parts = [part for _, part in made]
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        return joined(parts)
 
     def nearest(self, queries: Any, k: int) -> Tensor:
         """Return the k training examples nearest to each query in the input of the last linear layer, (queries, k).

@@ -15,7 +15,7 @@ if i is among the examples that H is the mean over. Outside of them H counts as 
 self-influence is (self_influence.py); the matrix without i stays positive definite in both parts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +28,7 @@ from fastif.data import Examples
 from fastif.derivatives import output_products
 from fastif.jacobian import CHECKED_EXAMPLES, Jacobian
 from fastif.keeping import Tensors
+from fastif.losses import IGNORED_CLASS
 from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.solvers import Identity, PreparedSolver
@@ -185,7 +186,29 @@ def left_out(
         done += len(batch)
     progress("leaving out", done, len(ids))
     back = order.argsort()
-    return {name: torch.cat([part[name] for part in kept])[back] for name in kept[0]}
+    return {name: tensor[back] for name, tensor in joined(kept).items()}
+
+
+def joined(parts: Sequence[Tensors]) -> Tensors:
+    """Return the numbers of all examples, one part after another.
+
+    Outputs of unequal lengths are brought to the longest: with NaN where an example has none.
+
+    >>> joined([{"outputs": torch.tensor([[1.0, 2.0]])}, {"outputs": torch.tensor([[3.0]])}])["outputs"].tolist()
+    [[1.0, 2.0], [3.0, nan]]
+    """
+    return {name: _padded([part[name] for part in parts]) for name in parts[0]}
+
+
+def _padded(tensors: list[Tensor]) -> Tensor:
+    sizes = [max(each) for each in zip(*(tensor.shape[1:] for tensor in tensors), strict=True)]
+    fill = torch.nan if tensors[0].is_floating_point() else IGNORED_CLASS
+
+    def to_size(tensor: Tensor) -> Tensor:
+        missing = [size - seen for size, seen in zip(sizes, tensor.shape[1:], strict=True)]
+        return torch.nn.functional.pad(tensor, [more for each in reversed(missing) for more in (0, each)], value=fill)
+
+    return torch.cat([to_size(tensor) if list(tensor.shape[1:]) != sizes else tensor for tensor in tensors])
 
 
 def few_of(model: Model, data: Examples) -> Batch:

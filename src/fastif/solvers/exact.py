@@ -60,7 +60,7 @@ def choose_form(operator: CurvatureOperator) -> Form:
 
 
 def dual_size(operator: CurvatureOperator) -> int:
-    """Return a bound on m, the Jacobian rows of all examples."""
+    """Return a bound on m, the Jacobian rows of all examples, as far as a few of them tell."""
     return operator.rows_per_example * operator.examples
 
 
@@ -135,12 +135,17 @@ def _dual(operator: CurvatureOperator) -> EigenSystem:
 
 
 def _factor(operator: CurvatureOperator) -> tuple[Tensor, Tensor]:
-    r"""Return A of $G = A^\top S A$ in float64, (m, p), and the signs S, written into memory taken once."""
+    r"""Return A of $G = A^\top S A$ in float64, (m, p), and the signs S, written into memory taken once.
+
+    More of it is taken where outputs are of unequal lengths, and some longer than those that were seen.
+    """
     device = next(iter(operator.model.parameters.values())).device
     factor = torch.empty(dual_size(operator), operator.size, dtype=torch.float64, device=device)
     signs: list[Tensor] = []
     done = 0
     for rows, sign in _signed_rows(operator):
+        if done + len(sign) > len(factor):
+            factor = torch.cat([factor[:done], factor.new_empty(max(len(sign), done // 2), operator.size)])
         factor[done : done + len(sign)] = rows
         signs.append(sign)
         done += len(sign)
