@@ -308,6 +308,43 @@ def test_a_wrong_derivative_of_torch_is_noticed() -> None:
         fastif.Explainer(model, data, curvature="hessian", damping=1.0).scores(data)
 
 
+class Hooked(nn.Module):
+    """A perceptron whose gradients are scaled half-way by a hook, as some do against exploding ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(16, 16), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.inner(x).relu()
+        if hidden.requires_grad:
+            hidden.register_hook(lambda slope: slope / 2)
+        outputs: Tensor = self.head(hidden)
+        return outputs
+
+
+@pytest.mark.parametrize("scale", [1.0, 255.0])
+def test_a_hook_that_changes_gradients_is_noticed(scale: float) -> None:
+    torch.manual_seed(0)
+    data = (torch.rand(200, 16) * scale, torch.randint(0, 3, (200,)))
+    with pytest.raises(ModelError, match="hooks that change gradients") as caught:
+        fastif.Explainer(fastif.TorchModel(Hooked(), loss="cross_entropy"), data, damping=1.0).scores(data)
+    assert "Try curvature" not in str(caught.value)  # it is Gauss-Newton's already
+
+
+def test_rounding_is_not_taken_for_a_wrong_derivative() -> None:
+    """A softmax that is sure of itself, on raw inputs, leaves nothing of H but the rounding of its terms."""
+    for seed in (17, 32):
+        torch.manual_seed(seed)
+        x, y = torch.rand(200, 16) * 255, torch.randint(0, 3, (200,))
+        module = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3))
+        CurvatureOperator(fastif.TorchModel(module, loss="cross_entropy"), fastif.Examples((x, y))).check_symmetry()
+    torch.manual_seed(5)
+    x, y = torch.randint(0, 256, (200, 64)).double(), torch.randint(0, 3, (200,))
+    module = nn.Linear(64, 3).double()
+    CurvatureOperator(fastif.TorchModel(module, loss="cross_entropy"), fastif.Examples((x, y))).check_symmetry()
+
+
 def test_packed_sequences_are_differentiated_backwards() -> None:
     class Packed(nn.Module):
         def __init__(self) -> None:

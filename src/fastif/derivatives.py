@@ -63,6 +63,17 @@ def directional_derivatives(model: Model, batch: Batch, directions: Block) -> Te
     return _over_block(model, batch, directions, lambda: fast, lambda: plain)
 
 
+def output_changes(model: Model, batch: Batch, directions: Block) -> Tensor:
+    r"""Return $J_i s_k$, the derivative of the outputs along every direction k, (K, len(batch), ...)."""
+
+    def outputs(parameters: Vector) -> Tensor:
+        return model.outputs(parameters, batch.inputs)
+
+    fast = partial(_jvp, outputs, model.parameters)
+    plain = partial(_plain_jvp, outputs, model.parameters)
+    return _over_block(model, batch, directions, lambda: fast, lambda: plain)
+
+
 def gauss_newton_product(model: Model, batch: Batch, block: Block) -> Block:
     r"""Return $\sum_i J_i^\top \Lambda_i J_i v$ over the batch, for every vector v of the block.
 
