@@ -211,6 +211,23 @@ def test_a_loss_that_does_not_bend_has_no_curvature() -> None:
             it.scores((x, x[:, :3]))
 
 
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+@pytest.mark.parametrize(
+    "solver", ["auto", fastif.Exact("primal"), fastif.Exact("dual"), fastif.ConjugateGradient()], ids=str
+)
+def test_a_number_for_damping_does_not_hide_that_nothing_bends(solver: Any, weight_decay: float) -> None:
+    """The likelihood of log-probabilities is linear in them: Gauss-Newton sees no curvature at all."""
+    x, y = data()
+    wrapped = fastif.TorchModel(nn.Sequential(module(), nn.LogSoftmax(dim=1)), loss="nll_loss")
+    with pytest.raises(errors.SingularMatrixError, match="cross_entropy on the logits"):
+        fastif.Explainer(wrapped, (x, y), solver=fastif.Exact()).scores((x, y))
+    it = fastif.Explainer(wrapped, (x, y), solver=solver, damping=0.5, weight_decay=weight_decay)
+    with pytest.warns(errors.FastifWarning, match="cross_entropy on the logits"):
+        seen = it.scores((x, y)).values
+    plain = fastif.Explainer(wrapped, (x, y), solver=fastif.Identity()).scores((x, y)).values
+    assert torch.allclose(seen, plain / (0.5 + weight_decay))
+
+
 def test_data_that_cannot_be_indexed() -> None:
     x, y = data()
     with pytest.raises(errors.DataError, match="cannot be indexed"):

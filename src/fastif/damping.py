@@ -5,15 +5,21 @@ turns into a plain gradient dot product. Why this rule: docs/decisions/004-dampi
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from fastif.errors import ConfigurationError, SingularMatrixError
+from fastif.errors import ConfigurationError, FastifWarning, SingularMatrixError
 from fastif.spectrum import Spectrum
 
 FRACTION_OF_TOP = 0.005
 FRACTION_OF_RANK = 0.045
 LEAST, MOST = 0.001, 0.02  # of the largest eigenvalue: what the measurements behind the rule cover
+FLAT = 1e-6  # of the weight decay: a largest eigenvalue of the loss below it is none
+FLAT_LOSS = (
+    "The loss does not bend at these outputs, as with an absolute error, or with nll_loss, which bends in the logits "
+    "and not in their log_softmax: use another loss, such as cross_entropy on the logits"
+)
 NEGATIVE_MARGIN = 1.5  # of |lambda_min|, where the curvature has negative eigenvalues
 
 
@@ -77,6 +83,13 @@ def choose_damping(
         raise ConfigurationError(f'damping must be a number or "auto", not {damping!r}.')
     else:
         value = float(damping)
+        if spectrum.top <= (1 + FLAT) * weight_decay and spectrum.bottom >= 0:
+            warnings.warn(
+                "the curvature of the loss is zero, so that scores are plain inner products of gradients divided by "
+                f"{value + weight_decay:.3g}. {FLAT_LOSS}, or fastif.Identity() if that is what you want.",
+                FastifWarning,
+                stacklevel=2,
+            )
     dimension = spectrum.effective_dimension(value)
     return Damping(value, "automatic" if automatic else "given", spectrum.top, dimension, spectrum.exact)
 
@@ -96,8 +109,7 @@ def automatic_damping(spectrum: Spectrum, rank: int, *, weight_decay: float = 0.
     if spectrum.top <= 0:
         raise SingularMatrixError(
             f"the curvature is zero (its largest eigenvalue is {spectrum.top:.3g}), so that no damping can be found "
-            "from it. The loss does not bend at these outputs, as with an absolute error: use another loss, give "
-            "damping= a number, or use fastif.Identity()."
+            f"from it. {FLAT_LOSS}, give damping= a number, or use fastif.Identity()."
         )
     # Ritz values may lie within rounding of zero on either side; only a real negative eigenvalue counts
     negative = -spectrum.bottom if spectrum.bottom < -1e-6 * spectrum.top else 0.0
