@@ -260,6 +260,8 @@ def test_a_summary_names_no_decay_where_there_is_none() -> None:
             {"weight_decay_in": "gradients"},
             "weight_decay_in must be one of curvature, everything, matrices, not 'gradients'",
         ),
+        ({"weight_decay": "a"}, "weight_decay must be a number, not 'a'"),
+        ({"weight_decay": None}, "weight_decay must be a number, not None"),
         ({"weight_decay_in": None}, "weight_decay_in must be one of"),
         ({"weight_decay_in": ["everything"]}, "weight_decay_in must be one of"),
         ({"weight_decay": 0.0}, "nothing would change"),

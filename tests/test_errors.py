@@ -228,6 +228,20 @@ def test_a_number_for_damping_does_not_hide_that_nothing_bends(solver: Any, weig
     assert torch.allclose(seen, plain / (0.5 + weight_decay))
 
 
+def test_a_label_that_is_no_class_has_no_margin() -> None:
+    x, y = data()
+    y[2] = -100
+    it = explainer(measure="margin", damping=0.1)
+    with pytest.raises(errors.LabelError, match=r"example 2 of queries has the label -100.*margin"):
+        it.scores((x, y))
+
+
+@pytest.mark.parametrize("candidates", [None, {1, 2}, ["a"], [[1], [2, 3]]], ids=str)
+def test_candidates_that_are_no_numbers(candidates: Any) -> None:
+    with pytest.raises(errors.ConfigurationError, match="candidates must be"):
+        explainer(candidates=candidates)
+
+
 def test_data_that_cannot_be_indexed() -> None:
     x, y = data()
     with pytest.raises(errors.DataError, match="cannot be indexed"):

@@ -19,6 +19,7 @@ Knows gradients and directions as blocks of vectors; neither solvers nor data.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, get_args
 
 import torch
@@ -61,6 +62,8 @@ class WeightDecay:
             raise ConfigurationError(
                 f"weight_decay_in must be one of {', '.join(get_args(DecayIn))}, not {self.where!r}."
             )
+        if isinstance(self.amount, bool) or not isinstance(self.amount, Real):
+            raise ConfigurationError(f"weight_decay must be a number, not {self.amount!r}.")
         if self.in_gradients and self.amount == 0:
             raise ConfigurationError(
                 f"weight_decay_in is {self.where!r} and weight_decay is 0, so that nothing would change. Give "

@@ -11,8 +11,8 @@ from torch import Tensor
 from fastif import vectors
 from fastif.batch import Batch
 from fastif.data import Examples
-from fastif.errors import DataError, ShapeError
-from fastif.losses import PerExample
+from fastif.errors import DataError, LabelError, ShapeError
+from fastif.losses import PerExample, negative_margin
 from fastif.model import TorchModel, require_one_each
 from fastif.prefix import PrefixModel, encoded
 from fastif.turns import in_turn
@@ -77,6 +77,8 @@ class Queries:
     def _check(self, placed: Batch) -> None:
         self._model.check(placed)
         outputs = self._model.outputs(self._model.parameters, placed.inputs)
+        if self._measure is negative_margin:
+            _check_classes(outputs, placed)
         values = self._measure(outputs, placed.targets)
         require_one_each(values, outputs, f"measure {self._name}")
         if self.examples.targets_are_predictions and values.abs().max() <= torch.finfo(values.dtype).eps ** 1.5:
@@ -127,6 +129,19 @@ class Queries:
                     title += f"predicted {examples.name_of(output.argmax())}, "
                 titles.append((f"{title}{self._name} {value.item():.4g}", name if target.numel() == 1 else ""))
         return titles
+
+
+def _check_classes(outputs: Tensor, placed: Batch) -> None:
+    """Raise for a query whose label is no class, and so has no margin."""
+    if outputs.ndim != 2 or outputs.shape[1] == 1 or placed.targets.ndim != 1 or placed.targets.is_floating_point():
+        return
+    wrong = (placed.targets < 0) | (placed.targets >= outputs.shape[1])
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise LabelError(
+            f"example {int(placed.ids[row])} of {placed.source} has the label {int(placed.targets[row])}, and classes "
+            f"are 0 to {outputs.shape[1] - 1}, so that it has no margin. Give that query a label, or leave it out."
+        )
 
 
 def _check_form(batch: Batch, known: Batch) -> None:

@@ -20,7 +20,13 @@ def candidate_ids(candidates: str | Sequence[int] | Tensor, total: int) -> Tenso
         raise ConfigurationError(
             f"candidates must be 'all', numbers of training examples, or fastif.Nearest(k, by=...), not {candidates!r}."
         )
-    ids = torch.as_tensor(candidates)
+    try:
+        ids = torch.as_tensor(candidates)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigurationError(
+            "candidates must be 'all', numbers of training examples in a list or tensor, or fastif.Nearest(k, by=...), "
+            f"not a {type(candidates).__name__} that no tensor can be made of: {error}."
+        ) from error
     if not ids.numel():
         raise EmptyDataError("candidates is empty: there is no training example to score.")
     if ids.ndim != 1 or ids.is_floating_point() or ids.dtype == torch.bool:
