@@ -1,7 +1,7 @@
 """Losses of one number for each example, and the measures of a query whose change is asked for.
 
 A loss is a function `(outputs, targets) -> (batch,)`. Torch's own are known by name and averaged over all dimensions
-but the first. This file knows outputs and targets, and no model.
+but the first; over classes, over the positions that have a target. This file knows outputs and targets, and no model.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,16 @@ IGNORED_CLASS = -100  # torch's mark for a position that has no target
 
 
 class NamedLoss:
-    """One of torch's losses, `F.<name>(..., reduction="none")`, averaged over the dimensions other than the batch.
+    r"""One of torch's losses, `F.<name>(..., reduction="none")`, averaged over the dimensions other than the batch.
+
+    Of an example of whose positions n have another class than -100, a class loss is $\frac1n \sum_t \ell_t$, and zero
+    where n is: what a batch is padded with changes no example's loss. It is what torch's `reduction="mean"` gives for
+    that example alone. Classes have no weights here; for such pass a function, which says what it divides by.
 
     >>> NamedLoss("mse_loss")(torch.tensor([[1.0, 2.0], [3.0, 3.0]]), torch.tensor([[1.0, 0.0], [3.0, 3.0]]))
     tensor([2., 0.])
+    >>> NamedLoss("nll_loss")(torch.tensor([[[-1.0, -2.0, -9.0]]]), torch.tensor([[0, 0, -100]]))
+    tensor([1.5000])
     """
 
     def __init__(self, name: str) -> None:
@@ -47,7 +53,12 @@ class NamedLoss:
                 )
             targets = targets.reshape(outputs.shape)
         losses = self._function(outputs, targets, reduction="none")
-        return losses.flatten(1).mean(dim=1) if losses.ndim > 1 else losses
+        if losses.ndim == 1:
+            return losses
+        if self.name in CLASS_LOSSES and not targets.is_floating_point():
+            counted = (targets != IGNORED_CLASS).flatten(1).sum(dim=1)
+            return losses.flatten(1).sum(dim=1) / counted.clamp_min(1)
+        return losses.flatten(1).mean(dim=1)
 
     def prepare_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
         """Give targets the dtype that this loss wants."""
