@@ -145,6 +145,11 @@ class Examples:
             yield ids[start : start + count]
             start += count
 
+    @property
+    def may_be_padded(self) -> bool:
+        """Whether the shape of an example in a batch may depend on those beside it."""
+        return self.lengths is not None or self._collate is not default_collate
+
     def on(self, device: torch.device) -> Examples:
         """Return these examples with what batches are cut from on a device, where they can be held there."""
         return self

@@ -36,6 +36,7 @@ from fastif.queries import Queries
 from fastif.ranking import with_contenders
 from fastif.rescoring import rescore_top
 from fastif.resources import VECTORS_IN_A_SOLVE, Resources
+from fastif.sameness import check_examples
 from fastif.scanning import Scanner
 from fastif.scores import Scores
 from fastif.self_influence import self_influence
@@ -120,7 +121,7 @@ class Explainer:
         hessian = self.train if hessian_data is None else model.read(hessian_data, "hessian_data")
         with self._resources.working():
             for data in {id(each): each for each in (self.train, hessian)}.values():
-                model.check(model.place(data.batch(range(min(len(data), 8)))))
+                check_examples(model, data)
         self.batch_size = self._resources.batch_size(self.train)
         self._versions = model.versions
         self._prefix_cache, self._pieces = prefix_cache, Pieces(keep, may_cut=team is None)
