@@ -21,7 +21,7 @@ from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
 from fastif.decay import DecayIn, WeightDecay
 from fastif.distributed import Team, share_of
-from fastif.errors import ConfigurationError, ModelError
+from fastif.errors import ConfigurationError
 from fastif.explanation import Explanation, QueryExplanation, strongest
 from fastif.held import held_view
 from fastif.keeping import Keep, Tensors, nothing_kept
@@ -40,6 +40,7 @@ from fastif.sameness import check_examples
 from fastif.scanning import Scanner
 from fastif.scores import Scores
 from fastif.self_influence import self_influence
+from fastif.snapshot import require_unchanged
 from fastif.solvers import Auto, Identity, PreparedSolver, Solution, Solver
 from fastif.solvers.eigen import EigenSystem
 from fastif.solvers.exact import dual_size
@@ -107,6 +108,7 @@ class Explainer:
         team: Team | None = None,
     ) -> None:
         check_arguments(model, solver, damping)
+        model.require_current()
         self._decay = WeightDecay(weight_decay, weight_decay_in, model)
         self.model = model
         self.train = model.read(train, "train")
@@ -123,7 +125,7 @@ class Explainer:
             for data in {id(each): each for each in (self.train, hessian)}.values():
                 check_examples(model, data)
         self.batch_size = self._resources.batch_size(self.train)
-        self._versions = model.versions
+        self._snapshot = model.snapshot()
         self._prefix_cache, self._pieces = prefix_cache, Pieces(keep, may_cut=team is None)
         self._team = team
         self._seen = self._with_prefix(self.train)
@@ -311,11 +313,7 @@ class Explainer:
 
     def _check_weights(self) -> None:
         """Raise if the model was trained on since this explainer was made: what is prepared would not fit it."""
-        if self._versions != self.model.versions:
-            raise ModelError(
-                "the weights of the model have changed since this explainer was made, so that the curvature it holds "
-                "belongs to other weights. Make a new fastif.Explainer (and TorchModel) after further training."
-            )
+        require_unchanged(self._snapshot, self.model.snapshot())
 
     def _queries(self, queries: Any) -> Queries:
         examples = self.model.read(queries, "queries")

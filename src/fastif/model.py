@@ -20,6 +20,7 @@ from fastif.keeping import content_sha256
 from fastif.losses import NamedLoss, PerExample, resolve_loss
 from fastif.parameters import Choice, split_parameters, unwrap
 from fastif.precision import RoundingWatch, matmuls, wide
+from fastif.snapshot import Snapshot, differing, snapshot
 from fastif.turns import in_turn
 
 
@@ -75,6 +76,7 @@ class TorchModel:
         self._classes: int | None = None
         self._checked = False  # whether examples were seen to be apart from each other
         self._examined = False  # whether they were at other weights, so that it need not be asked again
+        self._is_elsewhere = False  # whether the chosen parameters are others than the module's
         self.bytes_per_example = 0
         self._bytes_by_shape: dict[tuple[torch.Size, ...], int] = {}
         # what holds at any weights, and is shared by the model `at` others: kinds of curvature whose products were seen
@@ -120,10 +122,22 @@ class TorchModel:
         kind = type(self._module).__name__
         return f"TorchModel({kind}, loss={self.loss_name}, influence through {chosen:,} of {every:,} parameters)"
 
-    @property
-    def versions(self) -> list[int]:
-        """How often each parameter was written to, as torch counts it; an inference tensor has no count."""
-        return [tensor._version for tensor in self._parameters.values() if not tensor.is_inference()]
+    def snapshot(self) -> Snapshot:
+        """Return what all tensors that outputs depend on are known by, as they are now."""
+        return snapshot(self._live(), dict(self._module.named_buffers()))
+
+    def require_current(self) -> None:
+        """Raise if the module has other weights than this model took from it, as where it had to copy them."""
+        held, live = {**self._frozen, **self._parameters}, self._live()
+        odd = differing(held, live) or differing(self._buffers, dict(self._module.named_buffers()))
+        if odd:
+            raise ModelError(
+                f"the module has another {odd[0]} than when this TorchModel was made, which still holds the old one. "
+                "Make a new fastif.TorchModel after further training."
+            )
+
+    def _live(self) -> dict[str, Tensor]:
+        return {**dict(self._module.named_parameters()), **(self._parameters if self._is_elsewhere else {})}
 
     def in_half(self, dtype: torch.dtype) -> Self:
         """Return the same model, after `check`, with weights in half precision; losses are taken in float32."""
@@ -139,7 +153,7 @@ class TorchModel:
         """Return the same model with other values of the chosen parameters, after `check` of this one."""
         other = copy.copy(self)
         other._parameters = {name: parameters[name].detach() for name in self._parameters}
-        other._examined = self._checked
+        other._examined, other._is_elsewhere = self._checked, True
         return other
 
     def read(self, data: Any, source: str) -> Examples:
