@@ -7,10 +7,10 @@ import pandas
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, Subset
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from fastif import Examples, data
-from fastif.errors import DataError, EmptyDataError, NonFiniteError, ShapeError
+from fastif.errors import ConfigurationError, DataError, EmptyDataError, NonFiniteError, ShapeError
 
 X = torch.arange(12.0).reshape(6, 2)
 Y = torch.tensor([0, 1, 2, 0, 1, 2])
@@ -118,6 +118,36 @@ def test_what_cannot_be_data_is_refused() -> None:
         Examples(Lazy(), collate=lambda items: (X[:1], Y[:2])).batch([0, 1])
     with pytest.raises(NonFiniteError, match=r"example 3 of data .* in the target"):
         Examples((X, torch.tensor([0.0, 1.0, 2.0, float("nan"), 0.0, 0.0]))).batch([2, 3])
+
+
+def test_a_data_set_with_items_of_its_own_is_not_read_past_them() -> None:
+    class Scaled(TensorDataset):
+        def __getitem__(self, index: int) -> tuple[Tensor, ...]:
+            x, y = super().__getitem__(index)
+            return 100 * x, y
+
+    seen = Examples(Scaled(X, Y)).batch([2, 0])
+    assert torch.equal(seen.inputs[0], 100 * X[[2, 0]])
+    assert torch.equal(Examples(TensorDataset(X, Y)).batch([2, 0]).inputs[0], X[[2, 0]])
+
+
+@pytest.mark.parametrize("labels", [np.array(["cat"] * 6), np.array([1] * 6, dtype=object)])
+def test_labels_that_are_no_numbers_are_told_to_become_some(labels: Any) -> None:
+    for columns in ((X, labels), {"x": X, "labels": labels}):
+        with pytest.raises(DataError, match=r"in data, .* is an array of .*label_names"):
+            Examples(columns)
+
+
+def test_label_names_that_have_no_number_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="label_names has the keys 'cat'"):
+        Examples((X, Y), label_names={"cat": "dog"})  # type: ignore[dict-item]
+
+
+def test_a_loader_is_told_apart_from_its_data() -> None:
+    loader = DataLoader(TensorDataset(X, Y), batch_size=2, shuffle=True)
+    with pytest.raises(DataError, match=r"train is a DataLoader.*loader\.dataset.*collate=loader\.collate_fn"):
+        Examples(loader, source="train")
+    assert torch.equal(Examples(loader.dataset, collate=loader.collate_fn).batch([1]).inputs[0], X[1:2])
 
 
 def test_examples_are_passed_through() -> None:

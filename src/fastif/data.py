@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import IterableDataset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
 from fastif.batch import Batch, make_batch
-from fastif.errors import DataError, EmptyDataError, ShapeError
+from fastif.errors import ConfigurationError, DataError, EmptyDataError, ShapeError
 
 ALIGNED = 8  # larger batches of examples of unequal lengths have a multiple of this, as fast kernels want it
 MOST_TIMES = 4  # a batch of the shortest examples has at most so many times batch_size of them
@@ -62,9 +62,7 @@ class Examples:
         # as lists, since a column of a data frame would be indexed by its labels
         self.text = None if text is None else list(text)
         self.slices = None if slices is None else list(slices)
-        names = () if label_names is None else label_names
-        named = names if isinstance(names, Mapping) else dict(enumerate(names))
-        self.label_names = {int(number): str(name) for number, name in named.items()}
+        self.label_names = _label_names(label_names)
         self.lengths: Tensor | None = None  # positions (tokens) of each example, for data of unequal lengths
         self.targets_are_predictions = False  # of queries without labels, explained by what the model says of them
         self._columns = _as_columns(data, source)
@@ -235,15 +233,15 @@ class _Chosen:
 
 def _as_columns(data: Any, source: str) -> Tensor | tuple[Tensor, ...] | dict[str, Tensor] | None:
     """Return tensors with one row for each example if that is how the data came, else None."""
-    if isinstance(data, TensorDataset):
-        data = tuple(data.tensors)
+    if isinstance(data, TensorDataset) and type(data).__getitem__ is TensorDataset.__getitem__:
+        data = tuple(data.tensors)  # of a subclass that changes its items, the tensors are not the data
     columns: Tensor | tuple[Tensor, ...] | dict[str, Tensor]
     if _is_array(data):
-        columns = torch.as_tensor(data)
+        columns = _as_tensor(data, "the data", source)
     elif isinstance(data, tuple) and data and all(map(_is_array, data)):
-        columns = tuple(torch.as_tensor(column) for column in data)
+        columns = tuple(_as_tensor(column, f"column {place}", source) for place, column in enumerate(data))
     elif isinstance(data, Mapping) and data and all(map(_is_array, data.values())):
-        columns = {str(key): torch.as_tensor(column) for key, column in data.items()}
+        columns = {str(key): _as_tensor(column, f"'{key}'", source) for key, column in data.items()}
     else:
         return None
     tensors = _tensors(columns)
@@ -258,11 +256,39 @@ def _as_columns(data: Any, source: str) -> Tensor | tuple[Tensor, ...] | dict[st
     return columns
 
 
+def _label_names(names: Iterable[str] | Mapping[int, str] | None) -> dict[int, str]:
+    if not isinstance(names, Mapping):
+        return dict(enumerate(map(str, () if names is None else names)))
+    try:
+        return {int(number): str(name) for number, name in names.items()}
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"label_names has the keys {', '.join(map(repr, names))}, not all of which are numbers of classes. Give a "
+            'list of names in the order of their numbers, or a dictionary such as {0: "negative", 1: "positive"}.'
+        ) from error
+
+
+def _as_tensor(column: Any, name: str, source: str) -> Tensor:
+    try:
+        return torch.as_tensor(column)
+    except TypeError as error:
+        raise DataError(
+            f"in {source}, {name} is an array of {column.dtype}, which no tensor can hold. Give numbers: labels that "
+            "are words become the numbers of their classes, and the words go to fastif.Examples(label_names=...)."
+        ) from error
+
+
 def _as_items(data: Any, source: str) -> MapDataset:
+    if isinstance(data, DataLoader):
+        raise DataError(
+            f"{source} is a DataLoader, whose order and batches are its own; influence is of single examples. Pass "
+            "loader.dataset, where the loader has a collate function of its own as "
+            "fastif.Examples(loader.dataset, collate=loader.collate_fn)."
+        )
     if isinstance(data, IterableDataset) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise DataError(
             f"{source} is a {type(data).__name__}, which cannot be indexed. Pass a tuple or dictionary of tensors, or "
-            "a data set with a length and an index, such as list(your_iterable)."
+            "a data set with a length and an index, such as list(your_iterable) of single examples."
         )
     if isinstance(data, Mapping):
         odd = [str(key) for key, column in data.items() if not _is_array(column)]
