@@ -98,6 +98,8 @@ def test_checks_hold_in_every_block_of_rows(monkeypatch):
 @pytest.mark.parametrize(
     ("values", "ids", "error", "text"),
     [
+        ([[1.0]], [[0]], DataError, "values is a list"),
+        (torch.zeros(1, 1), [[0]], DataError, "train_ids is a list"),
         (torch.zeros(3), torch.arange(3), ShapeError, "one shape"),
         (torch.zeros(2, 3), torch.arange(3), ShapeError, "one shape"),
         (torch.zeros(1, 2, 2), torch.arange(4).reshape(1, 2, 2), ShapeError, "one shape"),

@@ -233,6 +233,9 @@ class Scores:
 
 
 def _check_form(values: Tensor, train_ids: Tensor) -> None:
+    for name, given in (("values", values), ("train_ids", train_ids)):
+        if not isinstance(given, Tensor):
+            raise DataError(f"{name} is a {type(given).__name__}, but scores are tensors. Call torch.tensor() first.")
     if values.dim() != 2 or values.shape != train_ids.shape:
         raise ShapeError(
             f"Scores need values and train_ids of one shape (queries, candidates), got {tuple(values.shape)} and "
