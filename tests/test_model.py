@@ -290,6 +290,24 @@ def test_outputs_that_are_no_tensor_are_refused() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("error", "words"), [(KeyError("tok"), "'tok'"), (AssertionError("3d"), "3d"), (AttributeError("foo"), "foo")]
+)
+def test_a_module_or_loss_that_fails_at_once_says_what_it_was_given(error: Exception, words: str) -> None:
+    class Failing(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            raise error
+
+    def failing(outputs: Tensor, targets: Tensor) -> Tensor:
+        raise error
+
+    data, kind = (torch.zeros(3, 2), torch.zeros(3).long()), type(error).__name__
+    with pytest.raises(ModelError, match=rf"forward failed on .* of train with {kind}: {words}.*input 0 \(3, 2\)"):
+        fastif.Explainer(fastif.TorchModel(Failing(2, 2), loss=nn.MSELoss(reduction="none")), data)
+    with pytest.raises(LossError, match=rf"the loss failing failed on .* with {kind}: {words}"):
+        fastif.Explainer(fastif.TorchModel(nn.Linear(2, 2), loss=failing), data)
+
+
 def test_a_model_at_other_weights_is_only_asked_for_finite_losses() -> None:
     seen: list[int] = []
 

@@ -312,6 +312,8 @@ class TorchModel:
                 f"the module does not take a batch of {batch.source} with {shapes}. It said: {error}. The data must "
                 "have the form that the module was trained on."
             ) from error
+        except (AssertionError, LookupError, AttributeError) as error:
+            raise ModelError(_refusal("the module's forward", error, batch)) from error
 
     def _first_losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Take the loss of data that it has not seen yet, and say what it was given if it refuses."""
@@ -326,6 +328,8 @@ class TorchModel:
                 "losses want outputs (batch, classes, ...) and int64 targets (batch, ...): permute(0, 2, 1) puts "
                 "classes second."
             ) from error
+        except (AssertionError, LookupError, AttributeError) as error:
+            raise LossError(_refusal(f"the loss {self.loss_name}", error, batch)) from error
 
     def _moved(self, tensor: Tensor) -> Tensor:
         if self.device.type != "cuda" or tensor.is_cuda:
@@ -336,6 +340,15 @@ class TorchModel:
     def _send(self, tensor: Tensor) -> Tensor:
         sent = self._moved(tensor)
         return sent.to(self.dtype) if sent.is_floating_point() else sent
+
+
+def _refusal(what: str, error: Exception, batch: Batch) -> str:
+    seen = ", ".join(f"{name} {tuple(tensor.shape)} of {tensor.dtype}" for name, tensor in batch.tensors().items())
+    return (
+        f"{what} failed on the first batch of {batch.source} with {type(error).__name__}: {error}. Given was {seen}; "
+        "a dictionary's keys become names of arguments, the columns of a tuple come in their order. Give the data "
+        "the form, and the module the attributes, that it was trained with."
+    )
 
 
 def require_one_each(values: Tensor, outputs: Tensor, what: str) -> None:
