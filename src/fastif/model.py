@@ -207,6 +207,17 @@ class TorchModel:
         states: Tensor = self._called(self._front.below, self._parameters, batch.inputs)
         return states
 
+    def _keeps_rows(self, batch: Batch) -> bool:
+        """Return whether the front gives one tensor with a row for each example, the same beside any others."""
+        with torch.no_grad():
+            several, one = self.encode(batch), self.encode(batch.rows(0, 1))
+        if not isinstance(several, Tensor) or several.shape[:1] != (len(batch),) or one.shape != several[:1].shape:
+            return False
+        if not one.is_floating_point():
+            return torch.equal(one, several[:1])
+        rounding = 100 * torch.finfo(one.dtype).eps ** 0.75
+        return torch.allclose(one, several[:1], rtol=rounding, atol=rounding)
+
     def fingerprint(self) -> str:
         """Return a hash of the frozen front: its tensors, and how its parts are set."""
         assert self._front is not None
@@ -263,6 +274,8 @@ class TorchModel:
             alone_outputs = self._first_outputs(alone)
             self._require_same(alone_outputs, outputs[row : row + 1], "outputs")
             self._require_same(self._first_losses(alone_outputs, alone), losses[row : row + 1], "loss")
+        if self._front is not None and not (STATES in batch.inputs or self._keeps_rows(batch)):
+            self._front = None  # what it gives cannot be kept example by example
         self._checked = self._checked or len(batch) > 1
         self.bytes_per_example = self._saved_bytes(batch.rows(0, 1))
 
