@@ -16,7 +16,7 @@ import fastif
 from fastif.batch import Batch
 from fastif.errors import ConfigurationError, NonFiniteError, StoredFileError
 from fastif.integrations.huggingface import TextClassifier, TextExamples
-from fastif.prefix import PrefixCache, Prefixed
+from fastif.prefix import PROBED, PrefixCache, Prefixed
 from tests import oracles
 from tests.integrations.huggingface import tiny
 from tests.problems import relative_error
@@ -168,7 +168,7 @@ def test_states_are_found_again(storage: Any, tmp_path: Path) -> None:
     reference = scores(first, cache)
     assert first.encoded == len(tiny.TEXTS) + 1 + len(tiny.QUERIES)
     assert torch.equal(scores(second, cache), reference)
-    assert second.encoded == len(tiny.QUERIES)
+    assert second.encoded == len(tiny.QUERIES) + PROBED
     assert only_file(tmp_path).suffix == ".npy"
 
 
@@ -178,7 +178,7 @@ def test_another_process_finds_them_too(tmp_path: Path) -> None:
     assert encoded > len(tiny.QUERIES)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         there, encoded = pool.apply(_scores_and_count, (str(tmp_path),))
-    assert encoded == len(tiny.QUERIES)
+    assert encoded == len(tiny.QUERIES) + PROBED
     assert there == here
 
 

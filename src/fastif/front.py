@@ -7,10 +7,15 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
 from itertools import chain
+from typing import Any
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 
-SETTINGS = (bool, int, float, str, tuple, type(None))
+from fastif.keeping import content_sha256
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
+OF_TORCH = (*vars(nn.Module()),)  # what every module has: its mode, its hooks, and tensors, which are hashed elsewhere
 
 
 class FrozenFront:
@@ -41,10 +46,30 @@ class FrozenFront:
         return front
 
     def settings(self) -> str:
-        """Return a hash of what the parts of the front are and how they are set, other than their tensors."""
+        """Return a hash of what the parts of the front are and how they are set, other than their tensors.
+
+        Of functions and objects it has the names alone: what they do is seen in the states that they give (prefix.py).
+        """
         digest = hashlib.sha256()
         for name, part in self.below.named_modules():
-            set_to = {key: value for key, value in vars(part).items() if isinstance(value, SETTINGS)}
-            set_to.pop("training", None)
+            set_to = {key: _in_words(value) for key, value in vars(part).items() if key not in OF_TORCH}
             digest.update(f"{name} {type(part).__module__}.{type(part).__qualname__} {sorted(set_to.items())}".encode())
         return digest.hexdigest()
+
+
+def _in_words(value: Any) -> str:
+    """Return what a setting is known by, the same in every process."""
+    if isinstance(value, PLAIN):
+        return repr(value)
+    if isinstance(value, Tensor):
+        return content_sha256({"": value})
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__}({', '.join(map(_in_words, value))})"
+    if isinstance(value, dict):
+        return f"dict({', '.join(f'{_in_words(key)}: {_in_words(each)}' for key, each in value.items())})"
+    if isinstance(value, set | frozenset):
+        return f"set({', '.join(sorted(map(_in_words, value)))})"
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}"

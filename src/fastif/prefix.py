@@ -3,8 +3,9 @@ r"""PrefixCache: what lies below the first trainable layer, computed once for ea
 Influence is taken through some of the parameters; all that a model computes before the first of them is the same in
 every product, gradient and score. A model that offers `encode(batch) -> states` and `fingerprint()`, and outputs from
 batches that carry such states, is run from there. States are kept at their true length: in memory up to a budget, above
-it in a file that is mapped into memory. A file's name is a hash of all that the states depend on, so that none is ever
-stale. Knows models by that seam alone, and no tokenizer.
+it in a file that is mapped into memory. A file's name is a hash of all that can be hashed of what the states depend on;
+code cannot, so that a few examples are encoded again before a file is used, and where they differ all are. Knows models
+by that seam alone, and no tokenizer.
 """
 
 import copy
@@ -34,6 +35,8 @@ from fastif.ragged import Ragged
 
 Storage = Literal["model", "bfloat16"]
 BFLOAT16_ON_DISK = torch.int16  # numpy has no bfloat16, and no states are whole numbers
+PROBED = 8  # examples that are encoded again before a file is used
+COARSE = 0.05  # what states in half precision may differ by in another batch, of their norm
 OF_GPU = 0.6  # of the memory that is free on a GPU, states may take so much; they stay in main memory otherwise
 
 
@@ -96,7 +99,9 @@ class PrefixCache:
             file = Path(self.directory) / f"{self._key(model, examples)}.npy"
             if file.exists():
                 device = model.place(examples.batch([0])).targets.device
-                return States.load(file, examples, device)
+                states = States.load(file, examples, device)
+                if _still_given(model, examples, states):
+                    return states
         return _Encoder(self, model, examples, progress).run(batch_size, file)
 
     def _key(self, model: PrefixModel, examples: Examples) -> str:
@@ -162,6 +167,29 @@ class States:
             self._rows[ids.to(self._rows.device)] = states.to(self._rows)
         else:
             self._ragged.put(ids, states)
+
+
+def _still_given(model: PrefixModel, examples: Examples, states: States) -> bool:
+    """Return whether a model gives these stored states for a few examples, up to rounding."""
+    ids = torch.linspace(0, len(examples) - 1, min(len(examples), PROBED), device="cpu").round().long()
+    batch = encoded(model, model.place(examples.batch(ids)))
+    assert isinstance(batch.inputs, dict)
+    fresh = batch.inputs[STATES]
+    kept = states.batch(ids, None if examples.lengths is None else fresh.shape[1])
+    if kept.shape != fresh.shape:
+        return False
+    # states that a GPU made in tf32 are as coarse as halves, whatever their dtype
+    plain = fresh.device.type == "cpu" or torch.get_float32_matmul_precision() == "highest"
+    rounding = min(COARSE, 100 * torch.finfo(kept.dtype).eps ** 0.75) if plain and kept.is_floating_point() else COARSE
+    ends: list[int | None] = [None] * len(ids)
+    if examples.lengths is None:
+        fresh, kept = fresh[:, None], kept[:, None]
+    else:
+        ends = examples.lengths[ids].tolist()
+    for new, old, end in zip(fresh.cpu().double(), kept.cpu().double(), ends, strict=True):
+        if not (new[:end] - old[:end]).norm() <= rounding * old[:end].norm():
+            return False
+    return True
 
 
 def _place_for(nbytes: int, device: torch.device) -> torch.device:
