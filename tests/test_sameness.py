@@ -57,6 +57,16 @@ def test_a_module_that_padding_enters_is_refused_and_warned_of_where_it_is_littl
     explainer(Tags(), "cross_entropy")
 
 
+def test_examples_that_cannot_be_put_together_are_worked_with_one_by_one() -> None:
+    def stacked(items: list[Any]) -> tuple[Tensor, ...]:
+        return tuple(map(torch.stack, zip(*items, strict=True)))
+
+    model = fastif.TorchModel(Tags(), over_all_positions)
+    examples = fastif.Examples(ITEMS, collate=stacked)
+    explained = fastif.Explainer(model, examples, damping=0.1, batch_size=1, solver=fastif.Identity())
+    assert explained.scores(fastif.Examples(ITEMS[:1], collate=stacked)).values.shape == (1, len(ITEMS))
+
+
 def test_data_that_changes_with_every_reading_is_refused() -> None:
     class Noisy(Dataset[tuple[Tensor, int]]):
         def __init__(self, amount: float) -> None:
