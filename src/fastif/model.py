@@ -274,7 +274,8 @@ class TorchModel:
             alone_outputs = self._first_outputs(alone)
             self._require_same(alone_outputs, outputs[row : row + 1], "outputs")
             self._require_same(self._first_losses(alone_outputs, alone), losses[row : row + 1], "loss")
-        if self._front is not None and not (STATES in batch.inputs or self._keeps_rows(batch)):
+        from_states = isinstance(batch.inputs, dict) and STATES in batch.inputs
+        if self._front is not None and not from_states and not self._keeps_rows(batch):
             self._front = None  # what it gives cannot be kept example by example
         self._checked = self._checked or len(batch) > 1
         self.bytes_per_example = self._saved_bytes(batch.rows(0, 1))
