@@ -67,7 +67,7 @@ class TorchModel:
     def __init__(self, module: nn.Module, loss: str | PerExample, *, trainable: Choice = None) -> None:
         self._module = unwrap(module)
         self._loss = resolve_loss(loss)
-        with in_turn():  # while another thread calls the module, the tensors in it are not its own
+        with in_turn():
             with torch.inference_mode(False):  # weights that are cast here must be open to differentiation later
                 self._parameters, self._frozen = split_parameters(self._module, trainable)
             self._buffers = {name: buffer.detach() for name, buffer in self._module.named_buffers()}
@@ -122,10 +122,12 @@ class TorchModel:
         kind = type(self._module).__name__
         return f"TorchModel({kind}, loss={self.loss_name}, influence through {chosen:,} of {every:,} parameters)"
 
+    @in_turn()  # while another thread calls the module, the tensors in it are not its own
     def snapshot(self) -> Snapshot:
         """Return what all tensors that outputs depend on are known by, as they are now."""
         return snapshot(self._live(), dict(self._module.named_buffers()))
 
+    @in_turn()
     def require_current(self) -> None:
         """Raise if the module has other weights than this model took from it, as where it had to copy them."""
         held, live = {**self._frozen, **self._parameters}, self._live()
