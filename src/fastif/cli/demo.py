@@ -1,7 +1,6 @@
 """`fastif demo`: the whole story on data that the project makes itself, told on the terminal and in its explorer."""
 
 import json
-import shutil
 import time
 import webbrowser
 from pathlib import Path
@@ -14,10 +13,10 @@ from rich.text import Text
 from fastif.cli import options
 from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.demo_explorer import PAGE, RUN, SUSPECTS, opening, write_page, write_run
+from fastif.cli.demo_place import DemoPlace
 from fastif.cli.draw import clean
 from fastif.demo import telling
 from fastif.demo.story import Setting, tell
-from fastif.errors import StoredFileError
 from fastif.files import replacing
 from fastif.integrations.huggingface.packaged import resolve
 
@@ -43,22 +42,22 @@ def demo(
 
     Makes a small data set with a planted shortcut and planted wrong labels, fine-tunes the last two layers of a small
     model on it, and shows what influence functions find: why it is wrong, which labels are wrong, and which training
-    examples put it right.
+    examples put it right. What an earlier demo wrote to the directory is replaced, and no file that is not the demo's.
     """
     resolve(model)  # says now if the weights are not there
-    _make_room(out)
-    with Bars(quiet=as_json) as bars:
+    place = DemoPlace(out, WRITTEN)
+    with place.writing(), Bars(quiet=as_json) as bars:
         story = tell(
             Setting(base=model, seed=seed),
             out,
             progress=bars,
-            on_chapter=lambda name, chapter: None if as_json else _show(name, chapter, bars),
+            on_chapter=lambda name, chapter: _finish(name, chapter, place, bars, quiet=as_json),
         )
         started = time.perf_counter()
         write_run(story, out, bars)
         story["seconds"]["explorer"] = round(time.perf_counter() - started, 2)
         page = write_page(story, out).file.resolve()
-    write_story(story, out)
+        write_story(story, out)
     if as_json:
         print_json(story)
     else:
@@ -79,26 +78,12 @@ def write_story(story: dict[str, Any], out: Path) -> None:
         temporary.write_text(words + "\n", encoding="utf-8")
 
 
-def _make_room(out: Path) -> None:
-    """Remove what an earlier demo wrote there, and nothing that is not the demo's."""
-    there = [out / name for name in WRITTEN if (out / name).exists()]
-    if out.exists() and (not out.is_dir() or (there and not _is_demo(out))):
-        raise StoredFileError(f"{out} is there and was not made by fastif demo. Choose another directory with -o.")
-    for path in there:
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def _is_demo(out: Path) -> bool:
-    return (out / "data" / "anchors.csv").is_file()  # the first thing that it writes
-
-
-def _show(name: str, chapter: dict[str, Any], bars: Bars) -> None:
-    """Tell one chapter, when it is finished."""
-    with bars.paused():
-        _tell(name, chapter)
+def _finish(name: str, chapter: dict[str, Any], place: DemoPlace, bars: Bars, *, quiet: bool) -> None:
+    """List what a chapter wrote, for a demo that is killed after it, and tell the chapter."""
+    place.write_list()
+    if not quiet:
+        with bars.paused():
+            _tell(name, chapter)
 
 
 def _tell(name: str, chapter: dict[str, Any]) -> None:
