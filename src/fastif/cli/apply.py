@@ -10,7 +10,8 @@ from fastif.cli.console import OUT, note, print_json
 from fastif.cli.rows import check_place, write_rows
 from fastif.store import RunStore
 from fastif.web.again import Again
-from fastif.web.marks import ACTIONS, marked_rows
+from fastif.web.marks import marked_rows
+from fastif.web.verdicts import ACTIONS
 
 EPILOG = "Example: fastif apply runs/why marks.jsonl -o train-marked.jsonl"
 

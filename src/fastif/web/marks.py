@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from fastif.errors import ConfigurationError, DataError
-from fastif.web.names import ClassNames, name_of
+from fastif.web.names import ClassNames
 from fastif.web.payload import NOTHING, Payload
 from fastif.web.rows import read_rows
 from fastif.web.source import read_run
+from fastif.web.verdicts import Verdict, verdicts_of
 
-ACTIONS = ("keep", "remove", "relabel")
 RELABEL = "label:"  # how the page writes the verdict that an example belongs to another class
 COLUMNS = ("index", "line", "action", "label", "new_label", "text")
+NO_VERDICT = Verdict("keep")
 Row = dict[str, Any]
 
 
@@ -91,48 +92,35 @@ def _parquet(what: str) -> tuple[Any, Any]:
 def marked_rows(run: Path, marks: Path) -> tuple[list[Row], Counter[str]]:
     """Return the training rows of a run with marks applied, and how many marks of each kind there were."""
     content = read_run(run)
-    return applied(content.train, read_marks(marks), ClassNames.learn(content.explanation["queries"], content.train))
+    asked = content.explanation["queries"]
+    return applied(content.train, read_marks(marks), ClassNames.learn(asked, content.train), asked)
 
 
 def applied(
-    train: Sequence[Mapping[str, Any]], marks: Sequence[Row], classes: ClassNames
+    train: Sequence[Mapping[str, Any]],
+    marks: Sequence[Row],
+    classes: ClassNames,
+    queries: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[list[Row], Counter[str]]:
-    """Return the rows that are left, with their new labels, and how many marks of each kind there were."""
+    """Return the rows that are left, with their new labels, and how many marks of each kind there were.
+
+    Args:
+        train: the training rows of a run.
+        marks: which of them to remove, and which to give another label.
+        classes: what the labels of the rows are called.
+        queries: of the run; a class that only these have may be a new label too.
+    """
     raw = {name: label for label, name in classes.names.items()}
-    verdicts: dict[int, Row] = {}
-    for mark in marks:
-        index = _index(mark, len(train))
-        if mark.get("action") not in ACTIONS:
-            raise DataError(f"the mark of example {index} is {mark.get('action')!r}; marks are {', '.join(ACTIONS)}.")
-        seen, noted = classes.of(train[index].get("label")), name_of(mark.get("label"))
-        if noted and seen != noted:
-            raise DataError(
-                f"example {index} has the label {seen} in this run and {noted} in the marks, so that they were made on "
-                "other data. Open the explorer of this run and mark anew."
-            )
-        if mark["action"] == "relabel" and not (name_of(mark.get("new_label")) or "").strip():
-            raise DataError(f"the mark of example {index} says relabel and no new_label: add it, or mark it otherwise.")
-        verdicts[index] = mark
+    verdicts = verdicts_of(marks, train, classes, classes.all((), queries))
     rows = []
     for index, row in enumerate(train):
-        mark = verdicts.get(index, {})
-        if mark.get("action") == "remove":
+        verdict = verdicts.get(index, NO_VERDICT)
+        if verdict.action == "remove":
             continue
         kept = {name: value for name, value in row.items() if name not in ("line", "row")}
-        if mark.get("action") == "relabel":
-            new = str(mark["new_label"])
-            kept["label"] = raw.get(new, new)
+        if verdict.new_label is not None:
+            kept["label"] = raw.get(verdict.new_label, verdict.new_label)
         rows.append(kept)
     if not rows:
         raise DataError("every training example is marked to be removed, and nothing is left to train on.")
-    return rows, Counter(str(mark["action"]) for mark in verdicts.values())
-
-
-def _index(mark: Row, examples: int) -> int:
-    try:
-        index = int(mark["index"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"a mark has no index of a training example: {mark}.") from error
-    if not 0 <= index < examples:
-        raise DataError(f"there is a mark of example {index}, and the run has {examples:,} of them.")
-    return index
+    return rows, Counter(verdict.action for verdict in verdicts.values())

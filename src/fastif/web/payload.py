@@ -262,7 +262,7 @@ def _node_arrays(graph: Graph, nodes: Array, rows: Sequence[Row]) -> dict[str, A
     side = graph.helpful
     places = np.full((len(nodes), 2), np.nan)
     places[np.searchsorted(nodes, side.train_ids)] = side.positions
-    lines = [row.get("line", row.get("row", index + 1)) for row, index in zip(rows, nodes.tolist(), strict=True)]
+    lines = [line_of(row, index) for row, index in zip(rows, nodes.tolist(), strict=True)]
     return {
         "query_x": graph.places[:, 0].astype(np.float32),
         "query_y": graph.places[:, 1].astype(np.float32),
@@ -275,14 +275,21 @@ def _node_arrays(graph: Graph, nodes: Array, rows: Sequence[Row]) -> dict[str, A
 
 def _texts(rows: Sequence[Row]) -> dict[str, Array]:
     """Return all texts as UTF-8 one after another, and where each begins; a text and its pair follow each other."""
-    words = [_cut(str(row.get(name) or "")) for row in rows for name in ("text", "text_pair")]
-    content = [each.encode("utf-8", "replace") for each in words]
+    words = [shown_text(row.get(name)) for row in rows for name in ("text", "text_pair")]
+    content = [each.encode() for each in words]
     starts = np.concatenate([[0], np.cumsum([len(each) for each in content])]).astype(np.uint32)
     return {"text_starts": starts, "text_bytes": np.frombuffer(b"".join(content), dtype=np.uint8)}
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
+def line_of(row: Row, index: int) -> Any:
+    """Return where a training example stands in its file, as the page says it."""
+    return row.get("line", row.get("row", index + 1))
+
+
+def shown_text(text: Any) -> str:
+    """Return a training text as the page has it: cut, and with a mark for what is no text."""
+    words = str(text or "").encode("utf-8", "replace").decode()
+    return words if len(words) <= LONGEST_TEXT else words[:LONGEST_TEXT] + "…"
 
 
 def _renumbered(each: Suspect, nodes: Array) -> Suspect:

@@ -39,9 +39,13 @@ def _is_formula(value: Any) -> bool:
 def read_rows(file: Path, what: str) -> list[dict[str, Any]]:
     """Read rows from csv, or from jsonl whatever the name ends in; `what` they should be is said where that fails."""
     try:
-        with open(file, encoding="utf-8", newline="") as stream:
+        with open(file, encoding="utf-8-sig", newline="") as stream:  # spreadsheets put a mark of the encoding in front
             if file.suffix.lower() == ".csv":
                 return [{name: plain(value) for name, value in row.items()} for row in csv.DictReader(stream)]
-            return [json.loads(line) for line in stream if line.strip()]
-    except (OSError, ValueError, csv.Error) as error:
+            rows = [json.loads(line) for line in stream if line.strip()]
+    except (OSError, ValueError, csv.Error, RecursionError) as error:  # the last where lists are nested too deeply
         raise DataError(f"{file} could not be read as {what}: {error}") from error
+    odd = next((row for row in rows if not isinstance(row, dict)), None)
+    if odd is not None:
+        raise DataError(f"{file} could not be read as {what}: a line is {odd!r:.100}, and no object with names.")
+    return rows
