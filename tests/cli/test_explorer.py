@@ -131,6 +131,13 @@ def test_what_the_page_shows_trains_again_as_before(tmp_path: Path, monkeypatch:
         ({"index": 1, "action": "relabel"}, "says relabel and no new_label"),
         ({"index": 1, "action": "relabel", "new_label": None}, "says relabel and no new_label"),
         ({"index": 1, "action": "relabel", "new_label": ""}, "says relabel and no new_label"),
+        ({"index": 1, "action": "remove", "text": "another text"}, "other data"),
+        ({"index": 1, "action": "remove", "line": 999}, "other data"),
+        ({"index": 5.7, "action": "remove"}, "no whole number"),
+        ({"index": True, "action": "remove"}, "no whole number"),
+        ({"index": float("inf"), "action": "remove"}, "Error: a mark has the index inf"),
+        ({"index": 1, "action": "relabel", "new_label": "zebra"}, "no class of this run"),
+        ({"index": 1, "action": "relabel", "new_label": ["negative"]}, "no class of this run"),
     ],
 )
 def test_marks_of_other_data_are_refused(
