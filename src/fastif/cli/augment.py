@@ -76,6 +76,7 @@ def augment(
     anchors_slice: own.AnchorsSlice = None,
     test_slice: own.TestSlice = None,
     drop_unlabelled: options.DropUnlabelled = False,
+    trust_remote_code: options.TrustRemoteCode = False,
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:

@@ -59,6 +59,7 @@ def correct(
     anchors_slice: own.AnchorsSlice = None,
     test_slice: own.TestSlice = None,
     drop_unlabelled: options.DropUnlabelled = False,
+    trust_remote_code: options.TrustRemoteCode = False,
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:

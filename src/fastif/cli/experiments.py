@@ -26,6 +26,7 @@ from fastif.store import DESCRIPTION, PARTS, RunStore
 
 RESULT = "result.json"
 TRAINING = "Training"
+NOT_IN_REQUEST = ("run", "out", "trust_remote_code", "as_json")  # what changes nothing of the work
 
 Run = Annotated[Path, typer.Argument(help="Directory of a finished run of fastif explain.")]
 Out = Annotated[
@@ -173,7 +174,7 @@ def perform(run: OpenedRun, command: str, arguments: dict[str, Any], out: Path |
         raise ConfigurationError(f"{out} is the run itself; choose another directory for the result.")
     kinds = pictures.read_formats(arguments["formats"])
     pictures.plots("style")  # says now if it is not there, and not after the work
-    plain = {name: value for name, value in sorted(arguments.items()) if name not in ("run", "out", "as_json")}
+    plain = {name: value for name, value in sorted(arguments.items()) if name not in NOT_IN_REQUEST}
     request = {"command": command, "arguments": plain, "read": {"run": sha256(run.path / DESCRIPTION)}}
     with RunStore.begin(out, request) as store:
         if store.is_complete:

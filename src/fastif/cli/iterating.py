@@ -30,7 +30,7 @@ TEST, ORIGINAL = "test", "original"
 CHECKPOINT = "model"
 COMMANDS = {"correction": "correct", "augmentation": "augment"}
 SHOWN = 10  # chosen examples in a result
-NOT_IN_REQUEST = ("out", "export", "force", "as_json")  # what changes nothing of the work
+NOT_IN_REQUEST = ("out", "export", "force", "trust_remote_code", "as_json")  # what changes nothing of the work
 
 
 def plan_of(it: SimpleNamespace) -> Plan:

@@ -89,13 +89,15 @@ class Correction:
         """Return the arguments of the command, those that are not given here at their defaults."""
         defaults = {name: each.default for name, each in inspect.signature(correct.correct).parameters.items()}
         given = {name: getattr(self, name) for name in ("anchors", "test", "original", "slice", "learning_rate")}
-        return {**defaults, **given, "run": self.run.path, "pool": None}
+        trusted = {"trust_remote_code": self.run.trust_remote_code}
+        return {**defaults, **given, **trusted, "run": self.run.path, "pool": None}
 
     def command(self) -> str:
         """Return the line that does the same and writes the corrected model."""
         names = ("anchors", "test", "original", "slice", "learning_rate")
         given = {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
         words = [f"{name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None]
+        words += ["--trust-remote-code"] if self.run.trust_remote_code else []
         return " ".join(["fastif correct", shlex.quote(str(self.run.path)), *words, "-o", "runs/corrected"])
 
     def __call__(self, request: Mapping[str, Any], report: Report) -> None:

@@ -120,7 +120,7 @@ def read_material(it: SimpleNamespace) -> Material:
     """Read what the arguments of a command name."""
     if it.slice is None and (it.anchors_slice is not None or it.test_slice):
         raise ConfigurationError("--anchors-slice and --test-slice need --slice, the column that holds the slices.")
-    opened = open_run(it.run)
+    opened = open_run(it.run, trust_remote_code=it.trust_remote_code)
     given = {"text": it.text, "text_pair": it.text_pair, "label": it.label}
     columns = {name: column for name, column in given.items() if column is not None}
     columns["drop_unlabelled"] = it.drop_unlabelled

@@ -1,7 +1,8 @@
 """A finished run of `fastif explain`, opened for the commands that go on from it.
 
 The model and the training data are loaded again with the arguments that the run was made with, and both must be what
-they were then: scores of other weights or other rows would be told of the wrong examples.
+they were then: scores of other weights or other rows would be told of the wrong examples. One argument is never taken
+from a run: whether code that comes with the model is run. Who made the run is not who opens it.
 """
 
 from dataclasses import dataclass
@@ -29,11 +30,13 @@ class OpenedRun:
 
     path: Path
     store: RunStore
+    trust_remote_code: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `fastif explain`, by the names that they have in Python."""
-        return {**LATER_ARGUMENTS, **self.store.request["arguments"]}
+        made_with = {**LATER_ARGUMENTS, **self.store.request["arguments"]}
+        return {**made_with, "trust_remote_code": self.trust_remote_code}
 
     @cached_property
     def explanation(self) -> dict[str, Any]:
@@ -54,6 +57,7 @@ class OpenedRun:
             name: given[name] for name in ("device", "trainable", "freeze_layers", "max_length", "trust_remote_code")
         }
         model = load_model(given["model"], dtype=Dtype(given["dtype"]), **choices)
+        self._check_code(model)
         self._check("model", model.weights_sha256())
         return model
 
@@ -100,6 +104,15 @@ class OpenedRun:
         directory = None if given["cache"] is None else Path(given["cache"])
         return PrefixCache(directory=directory, storage=options.storage(Dtype(given["dtype"])))
 
+    def _check_code(self, model: TextClassifier) -> None:
+        """Raise if the run was computed by code of the model's own, and another class has read the same weights now."""
+        before = self.store.request["arguments"].get("trust_remote_code")
+        if before and not self.trust_remote_code and getattr(model.module.config, "auto_map", None):
+            raise StoredFileError(
+                f"{self.path} was made with --trust-remote-code, by code that comes with {self.arguments['model']}, "
+                "which is not run unless that is said each time. If you trust it, give --trust-remote-code."
+            )
+
     def _check(self, name: str, now: str) -> None:
         if self.store.request["read"][name] != now:
             raise StoredFileError(
@@ -108,9 +121,9 @@ class OpenedRun:
             )
 
 
-def open_run(path: Path) -> OpenedRun:
-    """Open a finished run of `fastif explain`."""
+def open_run(path: Path, *, trust_remote_code: bool = False) -> OpenedRun:
+    """Open a finished run of `fastif explain`; code that comes with its model is run only if that is said here."""
     store = RunStore.read(path)
     if store.request.get("command") != "explain":
         raise StoredFileError(f"{path} is a run of {store.request.get('command')}; give one of fastif explain.")
-    return OpenedRun(path, store)
+    return OpenedRun(path, store, trust_remote_code)

@@ -40,6 +40,7 @@ def recall(
         list[By] | None, typer.Option("--by", help="How candidates are chosen; may be repeated. All unless given.")
     ] = None,
     queries: experiments.Queries = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     out: experiments.Out = None,
     formats: pictures.Formats = "png",
     seed: options.Seed = 0,
@@ -51,7 +52,7 @@ def recall(
     examples are counted apart, and so are queries that the model gets right and wrong.
     """
     arguments = {**locals(), "by": None if by is None else [each.value for each in by]}
-    opened = open_run(run)
+    opened = open_run(run, trust_remote_code=trust_remote_code)
     asked = experiments.asked_queries(opened, queries)
     names = [each.value for each in by or By]
     with Bars(quiet=as_json) as bars:

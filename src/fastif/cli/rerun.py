@@ -22,6 +22,7 @@ def rerun(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Keep the new run here; thrown away unless given.")
     ] = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     as_json: options.Json = False,
 ) -> None:
     """Replay a run with the arguments it was made with, and compare the scores.
@@ -37,6 +38,7 @@ def rerun(
         place = out or Path(scratch) / "run"
         arguments = {**LATER_ARGUMENTS, **before.request["arguments"]}
         arguments["dtype"] = Dtype(arguments["dtype"])
+        arguments["trust_remote_code"] = trust_remote_code  # never of the run, which somebody else may have made
         with Bars(quiet=as_json) as bars:
             perform(arguments, place, bars)
         told = _compared(before, RunStore.read(place))

@@ -34,6 +34,7 @@ def retrain(
         int, typer.Option("--draws", min=1, help="Random removals of each label and number, to see the noise.")
     ] = 3,
     queries: experiments.Queries = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     base: experiments.Base = None,
     warm: experiments.Warm = False,
     epochs: experiments.Epochs = None,
@@ -51,7 +52,7 @@ def retrain(
     random removals show how much of a change is noise. Many models are trained at once on the states of frozen layers.
     """
     arguments = dict(locals())
-    opened = open_run(run)
+    opened = open_run(run, trust_remote_code=trust_remote_code)
     asked = experiments.asked_queries(opened, queries)
     how = experiments.how_to_train(
         opened,

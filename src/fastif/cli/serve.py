@@ -54,6 +54,7 @@ def serve(
             rich_help_panel=ACT,
         ),
     ] = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     as_json: options.Json = False,
 ) -> None:
     """Open the explorer of a run: a page on this machine, behind a random token, for nobody else.
@@ -70,7 +71,7 @@ def serve(
             f'fastif serve needs {error.name}, which is not installed: pip install "fastif[web]". fastif export writes '
             "the same page as a file and needs nothing more."
         ) from error
-    opened = open_run(run)
+    opened = open_run(run, trust_remote_code=trust_remote_code)
     correction = correction_of(opened, anchors, test, original=original, slice=slice, learning_rate=learning_rate)
     payload = make_payload(read_run(run, audit=audit))
     workers: dict[Any, Any] = {} if no_model else {"ask": Questions(opened)}

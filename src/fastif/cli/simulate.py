@@ -34,6 +34,7 @@ def simulate(
         typer.Option("--labels", help="Of the examples that steps are on: their own, or the model's predictions."),
     ] = Labels.TRUE,
     queries: experiments.Queries = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     base: experiments.Base = None,
     warm: experiments.Warm = False,
     epochs: experiments.Epochs = None,
@@ -54,7 +55,7 @@ def simulate(
     brings it closer to what the model says of a query, they explain that prediction.
     """
     arguments = {**locals(), "labels": str(labels)}
-    opened = open_run(run)
+    opened = open_run(run, trust_remote_code=trust_remote_code)
     asked = experiments.asked_queries(opened, queries)
     how = experiments.how_to_train(
         opened,

@@ -34,6 +34,7 @@ def tradeoff(
         Curvature, typer.Option("--curvature", help="The paper's is the Hessian.")
     ] = Curvature.HESSIAN,
     queries: experiments.Queries = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     out: experiments.Out = None,
     formats: pictures.Formats = "png",
     seed: options.Seed = 0,
@@ -45,7 +46,7 @@ def tradeoff(
     at the same damping. Time is that of one query alone.
     """
     arguments = {**locals(), "curvature": str(curvature)}
-    opened = open_run(run)
+    opened = open_run(run, trust_remote_code=trust_remote_code)
     asked = experiments.asked_queries(opened, queries)
     grid = Grid(
         depths=experiments.numbers(depth, "--depth") or (),

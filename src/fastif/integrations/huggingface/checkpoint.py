@@ -193,7 +193,8 @@ def _refusal(name: str | Path, error: Exception) -> StoredFileError:
     words = str(error)
     if "trust_remote_code" in words:
         return StoredFileError(
-            f"{name} comes with code of its own, which is not run. If you trust it, pass trust_remote_code=True."
+            f"{name} comes with code of its own, which is not run. If you trust it, pass trust_remote_code=True, or "
+            "--trust-remote-code on the command line."
         )
     if not Path(name).exists():
         return StoredFileError(
