@@ -24,7 +24,7 @@ def apply(
     as_json: options.Json = False,
 ) -> None:
     """Write the training data of a run with marks applied: without those to remove, with new labels for others."""
-    check_place(out, force=force)
+    check_place(out, force=force, inputs=[marks])
     rows, counts = marked_rows(run, marks)
     write_rows(out, rows, to_train_on=True)
     again = Again.of(RunStore.read(run).request, pair="text_pair" in rows[0])

@@ -88,11 +88,11 @@ def audit_command(
     arguments = {name: value for name, value in locals().items() if name not in ("out", "force", "as_json")}
     arguments["by"] = _ranking(by, memorized)
     if out is not None:
-        check_place(out, force=force, formats=FORMATS)
+        check_place(out, force=force, formats=FORMATS, inputs=[train])
     with Bars(quiet=as_json) as bars:
         result = perform(arguments, out, bars)
     if out is not None:
-        check_place(out, force=force, formats=FORMATS)
+        check_place(out, force=force, formats=FORMATS, inputs=[train])
         write_rows(out, result["suspects"])
         shutil.rmtree(_unfinished(out), ignore_errors=True)
     if as_json:

@@ -27,6 +27,7 @@ from fastif.cli.iterating import (
     write_checkpoint,
 )
 from fastif.cli.material import Material, read_material
+from fastif.cli.opened import open_run
 from fastif.cli.rows import Row, check_place, write_rows
 from fastif.errors import ConfigurationError
 from fastif.integrations.tables import TextTable
@@ -86,12 +87,14 @@ def augment(
     fastif correct takes them on the training data, and measured after each.
     """
     arguments = dict(locals())
+    inputs = [pool, anchors, test, original]
     if export is not None:
-        check_place(export, force=force, option="--export")
+        inputs.append(open_run(run).arguments["train"])
+        check_place(export, force=force, option="--export", inputs=inputs)
     with Bars(quiet=as_json) as bars:
         result = perform(arguments, bars)
     if export is not None:
-        check_place(export, force=force, option="--export")
+        check_place(export, force=force, option="--export", inputs=inputs)
         write_rows(export, result["chosen"], columns=result["columns"], to_train_on=True)
     if as_json:
         print_json(result)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fastif.cli.places import check_replaceable
 from fastif.errors import ConfigurationError, StoredFileError
 from fastif.files import replacing
 from fastif.web.rows import cell
@@ -18,15 +19,21 @@ FORMATS = (".csv", ".jsonl", ".parquet")
 Row = dict[str, Any]
 
 
-def check_place(out: Path, *, force: bool, formats: Sequence[str] = FORMATS, option: str = "-o") -> None:
-    """Raise before any work if the file could not be written in the end."""
+def check_place(
+    out: Path,
+    *,
+    force: bool,
+    formats: Sequence[str] = FORMATS,
+    option: str = "-o",
+    inputs: Sequence[str | Path | None] = (),
+) -> None:
+    """Raise before any work if the file could not be written in the end, or is one of the inputs of that work."""
     if out.suffix.lower() not in formats:
         words = f"{', '.join(formats[:-1])} or {formats[-1]}"
         raise ConfigurationError(f"{option} {out} must end in {words}, which says how it is written.")
     if out.is_dir():
         raise StoredFileError(f"{out} is a directory; give the name of a file.")
-    if out.exists() and not force:
-        raise StoredFileError(f"{out} exists. Choose another name, or replace it with --force.")
+    check_replaceable(out, force=force, inputs=inputs)
 
 
 def write_rows(
