@@ -46,6 +46,34 @@ def test_a_file_has_the_format_of_its_name_and_a_directory_those_asked_for(
     assert told["most_edges"] == 7
 
 
+def test_a_picture_that_is_there_is_replaced_if_asked_or_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = store_run(tmp_path / "run", NAMES)
+    mine = tmp_path / "graph.png"
+    mine.write_text("mine")
+    for place in (mine, tmp_path):
+        with monkeypatch.context() as patch:
+            patch.setattr("fastif.cli.pictures.write", None)  # it is said before anything is drawn
+            assert run(["graph", str(path), "-o", str(place)]) == 1
+        assert "graph.png exists. Choose another name, or replace it with --force." in capsys.readouterr().err
+    assert mine.read_text() == "mine"
+    told_of(path, capsys, "-o", str(mine), "--force")
+    assert mine.read_bytes().startswith(b"\x89PNG")
+    for _ in range(2):
+        told_of(path, capsys)
+    told_of(path, capsys, "-o", str(path / "graph"))
+
+
+def test_a_file_and_formats_that_contradict_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = store_run(tmp_path / "run", NAMES)
+    for formats in ("pdf", "png,pdf"):
+        assert run(["graph", str(path), "-o", str(tmp_path / "b.png"), "--format", formats]) == 2
+        assert f"asks for png and --format {formats} for something else" in capsys.readouterr().err
+    assert not (tmp_path / "b.png").exists()
+    told_of(path, capsys, "-o", str(tmp_path / "b.png"), "--format", "png")
+
+
 def test_rings_by_slice_and_label_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = store_run(tmp_path / "run", NAMES, train=TRAIN)
     rings = told_of(path, capsys, "--split-train", "slice")["rings"]

@@ -40,6 +40,26 @@ def test_numbers_pictures_and_words(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert written == {name: value for name, value in told.items() if name != "files"}
 
 
+@pytest.mark.parametrize("name", ["slices.json", "slices.png", "correlations.png"])
+def test_a_file_that_is_there_is_replaced_if_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = store_run(tmp_path / "run", NAMES)
+    mine = tmp_path / "out" / name
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr("fastif.cli.pictures.write", None)  # it is said before anything is drawn
+        assert run(["slices", str(path), "-o", str(mine.parent)]) == 1
+    assert f"{name} exists. Choose another name, or replace it with --force." in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert [file.name for file in mine.parent.iterdir()] == [name]
+    assert mine.read_text() == "mine"
+    told_of(path, capsys, "-o", str(mine.parent), "--force")
+    assert mine.read_bytes() != b"mine"
+
+
 def test_reads_well_on_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = store_run(tmp_path / "run", [*NAMES[:9], "c [red]$x_\x1b[2J"])
     assert run(["slices", str(path), "--top", "5"]) == 0

@@ -13,6 +13,7 @@ from fastif.cli import options, pictures, sliced
 from fastif.cli.console import OUT, note, print_json
 from fastif.cli.draw_slices import draw_words
 from fastif.cli.opened import open_run
+from fastif.cli.places import check_replaceable
 from fastif.cli.sliced import Chosen
 
 EPILOG = "Example: fastif graph runs/why --top 50 --split-train label -o graph.pdf"
@@ -37,7 +38,13 @@ def graph(
         Path | None,
         typer.Option("-o", "--out", help="A file (.png, .svg, .pdf) or a directory; RUN/graph unless given."),
     ] = None,
-    formats: pictures.Formats = "png",
+    force: pictures.Force = False,
+    formats: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="png, svg, pdf, or several with commas. Unless given: as the file of -o ends, or png."
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Draw the graph of influence of a run.
@@ -47,6 +54,9 @@ def graph(
     """
     plots = pictures.plots("graph")  # what is missing is said before any work
     place, kinds = pictures.place_and_formats(out or run / "graph", "graph", formats)
+    own = place.resolve() == (run / "graph" / "graph").resolve()  # what is there, this command has written
+    for file in pictures.files_of(place, kinds):
+        check_replaceable(file, force=force or own)
     opened = open_run(run)
     read = sliced.sliced_edges(opened, top, choose)
     rings = None if split_train is None else sliced.train_slices(opened, split_train)

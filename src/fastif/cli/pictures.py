@@ -11,6 +11,7 @@ from fastif.errors import ConfigurationError, StoredFileError
 FORMATS = ("png", "svg", "pdf")
 
 Formats = Annotated[str, typer.Option("--format", help="Of pictures: png, svg, pdf, or several with commas.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 
 
 def plots(name: str) -> Any:
@@ -37,18 +38,32 @@ def read_formats(words: str) -> list[str]:
     return formats
 
 
-def place_and_formats(out: Path, name: str, formats: str) -> tuple[Path, list[str]]:
+def place_and_formats(out: Path, name: str, formats: str | None) -> tuple[Path, list[str]]:
     """Return the path of a picture without its ending, and its formats: of a file its own, else those asked for.
 
-    >>> place_and_formats(Path("a/b.pdf"), "graph", "png")
+    >>> place_and_formats(Path("a/b.pdf"), "graph", None)
     (PosixPath('a/b'), ['pdf'])
     >>> place_and_formats(Path("a"), "graph", "png,svg")
     (PosixPath('a/graph'), ['png', 'svg'])
     """
     kind = out.suffix.lower().removeprefix(".")
     if kind in FORMATS and not out.is_dir():
+        if formats is not None and read_formats(formats) != [kind]:
+            raise ConfigurationError(
+                f"-o {out} asks for {kind} and --format {formats} for something else. Give one of them, or a directory "
+                "with -o, which takes pictures of several formats."
+            )
         return out.with_suffix(""), [kind]
-    return out / name, read_formats(formats)
+    return out / name, read_formats(formats or FORMATS[0])
+
+
+def files_of(path: Path, formats: list[str]) -> list[Path]:
+    """Return the files that a picture is written to.
+
+    >>> [str(file) for file in files_of(Path("a/b"), ["png", "svg"])]
+    ['a/b.png', 'a/b.svg']
+    """
+    return [path.with_name(f"{path.name}.{kind}") for kind in formats]
 
 
 def write(figure: Any, path: Path, formats: list[str]) -> list[str]:

@@ -12,10 +12,12 @@ from fastif.cli import options, pictures, sliced
 from fastif.cli.console import OUT, note, print_json
 from fastif.cli.draw_slices import draw_comparison
 from fastif.cli.opened import open_run
+from fastif.cli.places import check_replaceable
 from fastif.cli.sliced import Chosen
 from fastif.errors import StoredFileError
 from fastif.files import replacing
 
+NUMBERS, PICTURES = "slices.json", ("slices", "correlations")
 EPILOG = "Example: fastif slices runs/why --choose strongest -o out/slices"
 
 
@@ -26,6 +28,7 @@ def slices(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Directory for pictures and numbers; RUN/slices unless given.")
     ] = None,
+    force: pictures.Force = False,
     formats: pictures.Formats = "png",
     no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Numbers alone; needs no matplotlib.")] = False,
     as_json: options.Json = False,
@@ -38,6 +41,8 @@ def slices(
     kinds = pictures.read_formats(formats)
     if not no_pictures:
         pictures.plots("slices")  # what is missing is said before any work
+    place = out or run / "slices"
+    _check(place, [] if no_pictures else kinds, force=force or place.resolve() == (run / "slices").resolve())
     opened = open_run(run)
     read = sliced.sliced_edges(opened, top, choose)
     found = compare_slices(read.edges, read.slices, empty=read.empty)
@@ -49,21 +54,26 @@ def slices(
         "notes": read.notes,
         "summary": tell_slices(found),
     }
-    place = out or run / "slices"
     files = [] if no_pictures else _draw(found, place, kinds)
-    _write(place / "slices.json", told)
+    _write(place / NUMBERS, told)
     if as_json:
-        print_json({**told, "files": [*files, str(place / "slices.json")]})
+        print_json({**told, "files": [*files, str(place / NUMBERS)]})
     else:
         draw_comparison(found, read.notes, told["summary"], OUT)
-    note(f"Written to {place}: {', '.join(Path(file).name for file in [*files, 'slices.json'])}.")
+    note(f"Written to {place}: {', '.join(Path(file).name for file in [*files, NUMBERS])}.")
+
+
+def _check(place: Path, formats: list[str], *, force: bool) -> None:
+    """Raise before any work if a file of somebody else would be replaced; in its own place are its own files."""
+    for file in [place / NUMBERS, *(file for name in PICTURES for file in pictures.files_of(place / name, formats))]:
+        check_replaceable(file, force=force)
 
 
 def _draw(found: Comparison, place: Path, formats: list[str]) -> list[str]:
     plots = pictures.plots("slices")
-    files = pictures.write(plots.draw_slices(found), place / "slices", formats)
+    files = pictures.write(plots.draw_slices(found), place / PICTURES[0], formats)
     if len(found.slices) > 1:
-        files += pictures.write(plots.draw_correlations(found), place / "correlations", formats)
+        files += pictures.write(plots.draw_correlations(found), place / PICTURES[1], formats)
     return files
 
 
