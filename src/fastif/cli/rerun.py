@@ -27,7 +27,8 @@ def rerun(
 ) -> None:
     """Replay a run with the arguments it was made with, and compare the scores.
 
-    Says which of the model, the training data and the queries have changed since, if any.
+    Says which of the model, the training data and the queries have changed since, if any. The exit status is 0 only if
+    none has, and the scores are the same byte for byte; else 1.
     """
     before = RunStore.read(run)
     if before.request.get("command") != "explain":
@@ -44,10 +45,12 @@ def rerun(
         told = _compared(before, RunStore.read(place))
     if as_json:
         print_json(told)
-        return
-    OUT.print("The same scores, byte for byte." if told["same_bytes"] else _difference(told))
-    for name in told["changed"]:
-        OUT.print(f"The {name} is not what it was then.")
+    else:
+        OUT.print("The same scores, byte for byte." if told["same_bytes"] else _difference(told))
+        for name in told["changed"]:
+            OUT.print(f"The {name} is not what it was then.")
+    if told["changed"] or not told["same_bytes"]:
+        raise typer.Exit(1)
 
 
 def _compared(before: RunStore, after: RunStore) -> dict[str, Any]:
