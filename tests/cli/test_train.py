@@ -1,11 +1,16 @@
 """`fastif train` as a user runs it: what it writes, what it says, and how it fails."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import fastif
 from fastif.cli.app import run
 from fastif.integrations.huggingface import TextClassifier
 from fastif.integrations.huggingface.fitting import Fitting
@@ -88,6 +93,30 @@ def test_failures_are_one_message_and_write_nothing(
     seen = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert words in seen
     assert "Traceback" not in seen
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_without_room_is_told_before_the_training(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda place: SimpleNamespace(free=1000))
+    monkeypatch.setattr(Fitting, "_step", None)
+    assert run(line(folder, tmp_path / "runs" / "out")) == 1
+    seen = capsys.readouterr().err
+    assert f"Error: the disk of {tmp_path} has 0.0 MB free" in seen
+    assert "the training would be lost at its end" in seen
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of a process are of posix")
+def test_a_disk_that_is_full_at_the_end_is_an_error_in_words(folder: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "fastif", *line(folder, tmp_path / "out")]
+    places = {**os.environ, "PYTHONPATH": str(Path(fastif.__file__).parents[1])}
+    limited = ["bash", "-c", 'ulimit -f 16; exec "$@"', "bash", *words]  # no file of more than 16 KiB
+    done = subprocess.run(limited, env=places, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Unexpected" not in done.stderr
+    assert f"Error: the checkpoint could not be written to {tmp_path / 'out'}" in done.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -12,7 +12,7 @@ from fastif.cli.loading import load_table, note_cut, pick_device
 from fastif.errors import ConfigurationError
 from fastif.integrations.huggingface import Recipe, TrainedClassifier
 from fastif.integrations.huggingface.fitting import Epoch
-from fastif.integrations.huggingface.trained import check_free
+from fastif.integrations.huggingface.trained import check_free, check_room
 from fastif.integrations.huggingface.training import Training, prepare_training
 from fastif.prefix import PrefixCache
 
@@ -109,6 +109,7 @@ def train(
     training = prepare_training(
         base, table, dev=measured, recipe=recipe, cache=PrefixCache(directory=cache, storage=storage)
     )
+    check_room(out, training.model.module)
     _introduce(training)
     trained = _run(training, out, quiet=as_json)
     if as_json:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, BertConfig, BertForSequenceClassification
 
@@ -305,12 +306,14 @@ def test_nothing_is_overwritten_and_nothing_half_written(
     weights = trained.save(tmp_path / "empty") / "model.safetensors"
     assert weights.stat().st_mode == (tmp_path / "full/file").stat().st_mode  # for whoever may read any new file
 
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError("no space left")
+    for error in (OSError("no space left"), SafetensorError("I/O error: no space left")):
 
-    monkeypatch.setattr(type(trained.model.tokenizer), "save_pretrained", fail)
-    with pytest.raises(StoredFileError, match="no space left"):
-        trained.save(tmp_path / "new")
+        def fail(*_: Any, error: Exception = error, **__: Any) -> None:
+            raise error
+
+        monkeypatch.setattr(type(trained.model.tokenizer), "save_pretrained", fail)
+        with pytest.raises(StoredFileError, match="no space left"):
+            trained.save(tmp_path / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "full"]
 
 

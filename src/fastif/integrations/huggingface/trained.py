@@ -2,10 +2,13 @@
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 from fastif.errors import StoredFileError
 from fastif.files import making_directory
@@ -60,8 +63,11 @@ def save_checkpoint(
             for name, content in files.items():
                 words = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
                 (temporary / name).write_text(words + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StoredFileError(f"the checkpoint could not be written to {path}: {error}. Nothing is there.") from error
+    except (OSError, SafetensorError) as error:  # the second of a disk that becomes full under the weights
+        raise StoredFileError(
+            f"the checkpoint could not be written to {path}: {error}. Nothing is there. Make room, or choose another "
+            "directory, and give the command once more."
+        ) from error
     finally:
         tokenizer.model_max_length = longest
     return path
@@ -71,6 +77,26 @@ def check_free(path: Path) -> None:
     """Raise unless a directory of that name could be made now: better before a training than after it."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise StoredFileError(f"{path} is there already, and nothing is overwritten. Choose another directory.")
-    parent = next(each for each in path.absolute().parents if each.exists())
+    parent = _parent(path)
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise StoredFileError(f"{path} cannot be made: {parent} is no directory that may be written to.")
+
+
+def check_room(path: Path, module: Any) -> None:
+    """Raise if the weights of a module have no room on the disk: better before a training than after it."""
+    parent = _parent(path)
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in module.parameters())
+    try:
+        free = shutil.disk_usage(parent).free
+    except OSError:  # of a place that tells nothing of itself
+        return
+    if free < weights:
+        raise StoredFileError(
+            f"the disk of {parent} has {free / 1e6:,.1f} MB free, and the weights of the checkpoint take "
+            f"{weights / 1e6:,.1f} MB, so that the training would be lost at its end. Make room, or choose another "
+            "directory."
+        )
+
+
+def _parent(path: Path) -> Path:
+    return next(each for each in path.absolute().parents if each.exists())
