@@ -33,7 +33,6 @@ from fastif.keeping import Keep, nothing_kept
 from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.shares import Helpers, Share
-from fastif.spread import spread
 from fastif.vectors import Block
 
 Kind = Literal["gauss-newton", "hessian"]
@@ -165,8 +164,7 @@ class CurvatureOperator:
     @cached_property
     def _few(self) -> Batch:
         """Some of the examples, placed, that stand for all."""
-        lengths = None if self.data.lengths is None else self.data.lengths[self.ids]
-        return self.batch(spread(self.examples, CHECKED_EXAMPLES, lengths))
+        return self.model.place(self.data.few(CHECKED_EXAMPLES, self._ids))
 
     def costs(self, width: int) -> dict[Way, float]:
         """Return what a product with this many vectors costs in each of the ways that there are."""

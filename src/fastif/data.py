@@ -7,6 +7,7 @@ models; what a batch must look like for a model is the model's own business.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default
 
 from fastif.batch import Batch, make_batch
 from fastif.errors import ConfigurationError, DataError, EmptyDataError, ShapeError
+from fastif.spread import spread
 
 ALIGNED = 8  # larger batches of examples of unequal lengths have a multiple of this, as fast kernels want it
 MOST_TIMES = 4  # a batch of the shortest examples has at most so many times batch_size of them
@@ -109,6 +111,18 @@ class Examples:
         else:
             collated = _take(self._columns, ids)
         return make_batch(collated, ids, self.source)
+
+    def few(self, count: int, ids: Tensor | None = None) -> Batch:
+        """Return a few examples that stand for all, or for those with the given numbers, as one batch.
+
+        Those that lie far apart may be of unequal lengths, which not every collate function puts together: then fewer.
+        """
+        among = self.everyone() if ids is None else ids
+        apart = among[spread(len(among), count, None if self.lengths is None else self.lengths[among])]
+        for some in (apart, among[:count]):
+            with contextlib.suppress(DataError):
+                return self.batch(some)
+        return self.batch(among[:1])
 
     def _collated(self, items: list[Any]) -> Any:
         try:

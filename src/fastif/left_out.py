@@ -33,7 +33,6 @@ from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.solvers import Identity, PreparedSolver
 from fastif.solvers.eigen import EigenSystem
-from fastif.spread import spread
 
 MOST_OUTPUTS = 30  # up to so many, all outputs of an example may change; of more, those with the steepest loss
 STEEPEST = 8
@@ -213,7 +212,7 @@ def _padded(tensors: list[Tensor]) -> Tensor:
 
 def few_of(model: Model, data: Examples) -> Batch:
     """Return some placed examples to look at."""
-    return model.place(data.batch(spread(len(data), CHECKED_EXAMPLES, data.lengths)))
+    return model.place(data.few(CHECKED_EXAMPLES))
 
 
 def weights_in_mean(solver: PreparedSolver, operator: CurvatureOperator, data: Examples) -> Tensor:

@@ -19,7 +19,6 @@ from fastif.jacobian import CHECKED_EXAMPLES, Jacobian
 from fastif.model import Model
 from fastif.progress import Progress, silent
 from fastif.solvers.eigen import EigenSystem
-from fastif.spread import spread
 
 
 def self_influence(
@@ -37,7 +36,7 @@ def self_influence(
     outside = 1 / (system.rest + damping) if system.has_rest else 0.0
     weakest_kept = float(system.values.min()) if len(system.values) else system.rest
     slack = max(0.0, outside - 1 / (weakest_kept + damping)) if system.has_rest else 0.0
-    jacobian = Jacobian(model, model.place(data.batch(spread(len(data), CHECKED_EXAMPLES, data.lengths))))
+    jacobian = Jacobian(model, model.place(data.few(CHECKED_EXAMPLES)))
     for batch in data.batches(batch_size, most=batch_size):
         progress("self-influence", int(batch.ids[0]), len(data))
         rows = vectors.flatten(jacobian.gradients(model.place(batch))).to(system.basis)

@@ -205,8 +205,7 @@ def checked_on_first(monkeypatch: pytest.MonkeyPatch) -> None:
     def first(total: int, count: int, lengths: Tensor | None = None) -> Tensor:
         return torch.arange(min(total, count))
 
-    monkeypatch.setattr("fastif.scoring.captured.spread", first)
-    monkeypatch.setattr("fastif.curvature.spread", first)
+    monkeypatch.setattr("fastif.data.spread", first)
 
 
 @pytest.mark.parametrize("kind", REARRANGING, ids=lambda kind: kind.__name__)

@@ -24,7 +24,6 @@ from fastif.precision import wide_product
 from fastif.progress import Progress, silent
 from fastif.scoring.rest import Restricted, scores_through
 from fastif.scoring.stream import stream
-from fastif.spread import spread
 from fastif.vectors import Block
 
 CHECKED_EXAMPLES = 8
@@ -37,9 +36,7 @@ Product = Callable[[Factor, Tensor], Tensor]
 
 def find_route(model: Model, data: Examples, ids: Tensor | None = None) -> Route:
     """Plan the capture, and compare with forward mode on a few examples along a random direction."""
-    among = data.everyone() if ids is None else ids
-    lengths = None if data.lengths is None else data.lengths[among]
-    batch = model.place(data.batch(among[spread(len(among), CHECKED_EXAMPLES, lengths)]))
+    batch = model.place(data.few(CHECKED_EXAMPLES, ids))
 
     def compare(plan: Plan) -> tuple[Tensor, Tensor]:
         directions = vectors.random(model.parameters, 1, seed=0)
