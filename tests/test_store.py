@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -149,20 +150,41 @@ def test_two_writers_exclude_each_other_and_a_killed_one_lets_go(tmp_path: Path)
         store.finish()
 
 
-@pytest.mark.skipif(not shutil.which("mount") or os.name != "posix" or os.getuid() != 0, reason="needs a small disk")
-def test_a_full_disk_is_told_and_nothing_is_half_written(tmp_path: Path) -> None:
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 256 KiB."""
     small = tmp_path / "small"
     small.mkdir()
+    if not shutil.which("mount") or os.name != "posix" or os.getuid() != 0:
+        pytest.skip("needs a small disk")
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small], check=False).returncode:
         pytest.skip("no small disk can be made here")
     try:
-        with RunStore.begin(small / "run", REQUEST) as store:
-            store.piece("little", lambda: {"x": torch.zeros(10)})
-            with pytest.raises(StoredFileError, match="Make room and give the command once more"):
-                store.piece("much", lambda: {"x": torch.zeros(10**6)})
-            assert len(list((small / "run" / "parts").iterdir())) == 1
+        yield small
     finally:
         subprocess.run(["umount", small], check=True)
+
+
+def test_a_full_disk_is_told_and_nothing_is_half_written(small: Path) -> None:
+    with RunStore.begin(small / "run", REQUEST) as store:
+        store.piece("little", lambda: {"x": torch.zeros(10)})
+        with pytest.raises(StoredFileError, match="Make room and give the command once more"):
+            store.piece("much", lambda: {"x": torch.zeros(10**6)})
+        assert len(list((small / "run" / "parts").iterdir())) == 1
+
+
+def test_a_disk_that_is_full_at_the_start_is_told_too(small: Path) -> None:
+    with contextlib.suppress(OSError):
+        (small / "fill").write_bytes(bytes(1 << 20))
+    for _ in range(2):
+        with (
+            pytest.raises(StoredFileError, match="Make room and give the command once more"),
+            RunStore.begin(small / "run", REQUEST),
+        ):
+            pass
+    (small / "fill").unlink()
+    with RunStore.begin(small / "run", REQUEST) as store:
+        store.finish()
 
 
 KILLED = textwrap.dedent("""

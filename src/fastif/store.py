@@ -178,6 +178,14 @@ class RunStore:
             _write_text(temporary, words)
 
 
+def is_begun(path: str | os.PathLike[str]) -> bool:
+    """Return whether a run is there that is not finished, so that the same request goes on with it."""
+    try:
+        return bool(_read(Path(path))["state"] == RUNNING)
+    except StoredFileError:
+        return False
+
+
 def _check_free(directory: Path) -> None:
     """Raise for a directory that holds something and is no run."""
     others = sorted(each.name for each in directory.iterdir() if each.name != LOCK)
@@ -260,22 +268,23 @@ def _write_text(path: Path, words: str) -> None:
 def _locked(directory: Path) -> Iterator[None]:
     """Keep other writers out while this one works; the system lets go of the lock however the process ends."""
     with _writing(directory):
-        file = open(directory / LOCK, "a+")  # noqa: SIM115 - closed below, and the lock with it
+        # closed below, and the lock with it; without a buffer, which a full disk would have it write once more then
+        file = open(directory / LOCK, "ab+", buffering=0)  # noqa: SIM115
     try:
         _take_lock(file.fileno())
     except OSError as error:
         file.seek(0)
-        holder = file.read().strip()
+        holder = file.read().decode(errors="replace").strip()
         file.close()
         raise StoredFileError(
             f"{directory} is open in another process{f' (number {holder})' if holder else ''}. Wait for it, or choose "
             "another directory."
         ) from error
     try:
-        file.seek(0)
-        file.truncate()
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        with _writing(directory):
+            file.seek(0)
+            file.truncate()
+            file.write(f"{os.getpid()}\n".encode())
         yield
     finally:
         file.close()
