@@ -1,9 +1,27 @@
-"""What a person is told when a command fails for want of memory."""
+"""What a person is told when a command fails: for want of memory or of room, by Ctrl-C, with brackets in the words."""
+
+import errno
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from fastif.cli import app
+from fastif.cli.console import OUT, print_json
+from fastif.cli.material import warn
+from fastif.errors import DataError, FastifWarning
+from fastif.store import RunStore
+from tests.cli.stored import store_run
+
+PROGRAM = [sys.executable, "-m", "fastif"]
 
 
 def test_a_full_gpu_is_told_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,3 +34,107 @@ def test_a_full_gpu_is_told_in_words(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "the GPU has no memory left (CUDA out of memory)" in said
     assert "--memory-budget" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), SafetensorError("No space left on device")])
+def test_a_full_disk_is_told_in_words(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(app, "app", full)
+    assert app.run(["train"]) == 1
+    assert capsys.readouterr().err == (
+        f"Error: a file could not be written: {error}. Make room, or choose another place for it.\n"
+    )
+
+
+@pytest.mark.parametrize("words", [r"a\[/b].csv", "[bold]a", "[/]", ":smile: \\"])
+def test_words_are_shown_as_they_are(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        warn(words)
+        warnings.showwarning(FastifWarning(words), FastifWarning, "", 0)
+        raise DataError(words)
+
+    monkeypatch.setattr(app, "app", refuse)
+    assert app.run(["doctor"]) == 1
+    assert capsys.readouterr().err == f"Warning: {words}\nWarning: {words}\nError: {words}\n"
+
+
+def test_an_interrupted_run_says_how_it_goes_on(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    piece = RunStore.piece
+
+    def interrupted(*given: object) -> object:
+        piece(*given)  # type: ignore[arg-type]
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("no interrupt came")
+
+    monkeypatch.setattr(RunStore, "piece", interrupted)
+    line = ["explain", str(folder / "model"), "--train", str(folder / "train.csv"), "--query-text", "dull"]
+    capsys.readouterr()
+    assert app.run([*line, "-o", str(tmp_path / "run")]) == 130
+    assert capsys.readouterr().err.endswith(
+        f"\nInterrupted. What is finished is kept in {tmp_path / 'run'}: give the same line once more, and it goes "
+        "on.\n"
+    )
+    monkeypatch.undo()
+    assert app.run([*line, "-o", str(tmp_path / "run")]) == 0
+
+
+@pytest.mark.parametrize("error", [ModuleNotFoundError("No module named 'x'"), DataError("odd"), KeyboardInterrupt()])
+def test_an_interrupt_that_a_library_swallows_is_one(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def swallow(*_: object, **__: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            raise error from None
+
+    monkeypatch.setattr(app, "app", swallow)
+    assert app.run(["doctor", "-o", "nothing"]) == 130
+    assert capsys.readouterr().err == "\nInterrupted.\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full disk")
+@pytest.mark.parametrize(("written", "unbuffered"), [([], "1"), (["--json"], "")])
+def test_a_result_that_finds_no_room_is_one_error(written: list[str], unbuffered: str, tmp_path: Path) -> None:
+    line = [*PROGRAM, "slices", str(store_run(tmp_path / "run", ["one", "two"], counts={})), *written]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, env=environment, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "Error: the result could not be written to standard output: No space left on device. Make room where it goes, "
+        "or send it elsewhere, and give the command once more.\n"
+    )
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+def test_letters_that_an_encoding_lacks_lose_nothing(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(line: list[str], **_: object) -> None:
+        if "--json" in line:
+            print_json({"text": "café 😀"})
+        else:
+            OUT.print("café 😀")
+
+    class Held(io.BytesIO):
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(app, "app", write)
+    for line in (["doctor"], ["doctor", "--json"]):
+        held = Held()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(held, encoding=encoding))
+        assert app.run(line) == 0
+        said = held.getvalue().decode(encoding)
+        if line[1:]:
+            assert json.loads(said) == {"text": "café 😀"}
+        else:
+            assert said == ("café 😀\n" if encoding == "utf-8" else "café \\U0001f600\n")

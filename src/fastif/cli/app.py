@@ -4,6 +4,7 @@ A failure that fastif knows is one message on stderr and exit status 1, wrong us
 those who ask for it with --debug.
 """
 
+import errno
 import os
 import sys
 import warnings
@@ -36,8 +37,11 @@ from fastif.cli import (
     tradeoff,
     train,
 )
-from fastif.cli.console import ERR
+from fastif.cli.console import tell, throw_output_away, writing_all
+from fastif.cli.interrupts import INTERRUPTED, noted_interrupts, tell_interrupted
 from fastif.errors import ConfigurationError, FastifError, FastifWarning
+
+NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 # typer carries a click of its own in newer versions, so that what it raises is found through a class that it shows
 _WrongUsage: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -106,59 +110,57 @@ def _run(line: list[str]) -> int:
     debug = "--debug" in line or bool(os.environ.get("FASTIF_DEBUG"))
     line = [word for word in line if word != "--debug"]
     warnings.showwarning = _show_warning
-    try:
-        status = app(line, standalone_mode=False)
-    except (typer.Abort, KeyboardInterrupt):
-        return _interrupted()
-    except _WrongUsage as error:
-        error.show()  # type: ignore[attr-defined]
-        return 2
-    except FastifError as error:
-        if debug:
-            raise
-        _tell("Error:", _plain(error))
+    with writing_all(), noted_interrupts() as interrupts:
+        try:
+            status = int(app(line, standalone_mode=False) or 0)
+            sys.stdout.flush()  # while what a full disk says of it can still be told
+        except (typer.Abort, KeyboardInterrupt):
+            status = INTERRUPTED
+        except _WrongUsage as error:
+            error.show()  # type: ignore[attr-defined]
+            return 2
+        except BrokenPipeError:  # the reader of a pipe has seen enough
+            throw_output_away()
+            return 0
+        except Exception as error:
+            if interrupts:  # a library took the interrupt for a failure of its own
+                status = INTERRUPTED
+            elif debug:
+                raise
+            else:
+                return _failed(error)
+    # typer turns an interrupt into this status by itself, without a word
+    if status == INTERRUPTED:
+        tell_interrupted(line)
+    return status
+
+
+def _failed(error: Exception) -> int:
+    """Tell what went wrong, and return the exit status."""
+    if isinstance(error, FastifError):
+        _tell("Error:", str(error))
         return 2 if isinstance(error, ConfigurationError) else 1
-    except torch.OutOfMemoryError as error:
-        if debug:
-            raise
-        _tell(
-            "Error:",
-            f"the GPU has no memory left ({_plain(error).split('. ')[0]}). Other programs may hold it: see nvidia-smi. "
-            "Else give a smaller --batch-size or --memory-budget, fewer layers, or --device cpu.",
+    if isinstance(error, torch.OutOfMemoryError):
+        words = (
+            f"the GPU has no memory left ({str(error).split('. ')[0]}). Other programs may hold it: see nvidia-smi. "
+            "Else give a smaller --batch-size or --memory-budget, fewer layers, or --device cpu."
         )
-        return 1
-    except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:
-        if debug:
-            raise
-        _tell(
-            "Unexpected error:",
-            f"{type(error).__name__}: {_plain(error)}\nThis should not happen. Run the same line with --debug for the "
-            "traceback.",
-        )
-        return 1
-    return int(status or 0)
+        _tell("Error:", words)
+    elif getattr(error, "errno", None) in NO_PLACE or "No space left" in str(error):  # as safetensors says it
+        _tell("Error:", f"a file could not be written: {error}. Make room, or choose another place for it.")
+    else:
+        advice = "This should not happen. Run the same line with --debug for the traceback."
+        _tell("Unexpected error:", f"{type(error).__name__}: {error}\n{advice}")
+    return 1
 
 
 def _tell(kind: str, words: str) -> None:
     """Tell an error, unless another process of the same command has told it."""
     if not several.is_told(words):
-        ERR.print(f"[bold red]{kind}[/] {words}", highlight=False, soft_wrap=True)
-
-
-def _interrupted() -> int:
-    ERR.print("\nInterrupted.", highlight=False)
-    return 130
-
-
-def _plain(error: BaseException) -> str:
-    """The words of an error, with nothing in them that rich would take for markup."""
-    return str(error).replace("[", r"\[")
+        tell(kind, words, style="bold red")
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """Show our own warnings in one line; those of libraries are for developers."""
     if issubclass(category, FastifWarning):
-        ERR.print(f"[yellow]Warning:[/] {str(message).replace('[', chr(92) + '[')}", highlight=False, soft_wrap=True)
+        tell("Warning:", str(message), style="yellow")

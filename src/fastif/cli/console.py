@@ -1,15 +1,19 @@
 """Where the command line writes: results to stdout, everything else to stderr; and the bar that shows progress."""
 
 import contextlib
+import io
 import json
+import os
 import sys
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from fastif.errors import StoredFileError
 
 OUT = Console(highlight=False, soft_wrap=True)
 ERR = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -92,6 +96,61 @@ def note(words: str) -> None:
         ERR.print(Text(words))
 
 
+def tell(kind: str, words: str, *, style: str) -> None:
+    """Tell an error or a warning on stderr: its kind in colour, the words as they are, whatever brackets they hold."""
+    ERR.print(Text.assemble((kind, style), " ", words))
+
+
 def print_json(content: Any) -> None:
     """Write a result for a program: JSON on stdout, one line at its end."""
-    sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    # in another encoding some letters would be lost, or written in a way that JSON does not know
+    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+    sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=plain, allow_nan=False) + "\n")
+    sys.stdout.flush()  # what is said next is that it is there
+
+
+@contextlib.contextmanager
+def writing_all() -> Iterator[None]:
+    """Have stdout lose nothing in silence: what it cannot write is an error in words, and odd letters are numbers."""
+    real = sys.stdout
+    if isinstance(real, io.TextIOWrapper):
+        real.reconfigure(errors="backslashreplace")  # or one letter that its encoding lacks would lose the whole result
+    with contextlib.redirect_stdout(cast("TextIO", _Stdout(real))):
+        yield
+
+
+def throw_output_away() -> None:
+    """Let go of what stdout could not get rid of; else the interpreter tries once more at its end, and says so."""
+    with contextlib.suppress(OSError, ValueError):  # a stream that is no file of the system
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Stdout:
+    """Standard output, whose errors are told from those of files that a command reads and writes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, words: str) -> int:
+        with self._telling():
+            return self._stream.write(words)
+
+    def flush(self) -> None:
+        with self._telling():
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            throw_output_away()
+            raise StoredFileError(
+                f"the result could not be written to standard output: {error.strerror or error}. Make room where it "
+                "goes, or send it elsewhere, and give the command once more."
+            ) from error

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fastif.apps.iteration import check_material
-from fastif.cli.console import ERR, note
+from fastif.cli.console import note, tell
 from fastif.cli.loading import as_examples
 from fastif.cli.opened import OpenedRun, open_run
 from fastif.data import Examples, Subset
@@ -146,7 +146,7 @@ def read_material(it: SimpleNamespace) -> Material:
 
 def warn(words: str) -> None:
     """Say something that weakens the result."""
-    ERR.print(f"[yellow]Warning:[/] {words.replace('[', chr(92) + '[')}", highlight=False, soft_wrap=True)
+    tell("Warning:", words, style="yellow")
 
 
 def _only(table: TextTable, names: list[str]) -> TextTable:
