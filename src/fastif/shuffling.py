@@ -21,6 +21,7 @@ def bucketed(lengths: Tensor | None, total: int, batch_size: int, *, seed: int, 
     >>> [len(ids) for ids in bucketed(None, 10, 4, seed=0, epoch=1)].count(4)
     2
     """
+    batch_size = min(batch_size, max(1, total))  # any number is a size, and not any is one that torch can hold
     order = torch.randperm(total, generator=generator(seed, epoch, SHUFFLE))
     batches: list[Tensor] = []
     for chunk in order.split(CHUNK * batch_size):

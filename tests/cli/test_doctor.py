@@ -39,6 +39,15 @@ def test_training_data_gives_a_table_of_stages_for_two_choices(checkpoint, tmp_p
     assert "Estimates:" in shown
 
 
+def test_a_batch_size_beyond_all_bounds_is_all_rows(checkpoint, tmp_path, capsys):
+    data = tiny.table(tmp_path / "train.tsv")
+    line = ["doctor", str(checkpoint), "--train", str(data), "--device", "cpu"]
+    assert run([*line, "--batch-size", "9" * 30]) == 0
+    assert "Unexpected" not in capsys.readouterr().err
+    assert run([*line, "--seed", "9" * 30]) == 2
+    assert "--seed" in capsys.readouterr().err
+
+
 def test_json_has_everything(checkpoint, tmp_path, capsys):
     data = tiny.table(tmp_path / "train.tsv")
     options = ["--freeze-layers", "2", "--dtype", "bfloat16", "--batch-size", "8", "--json", "--device", "cpu"]

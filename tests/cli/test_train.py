@@ -80,6 +80,8 @@ def test_json_and_rows_kept_aside(folder: Path, tmp_path: Path, capsys: pytest.C
         ({"--dev": "{folder}/odd.csv"}, "the label 'mixed' is not one of the model's", 1),
         ({"--learning-rate": "fast"}, "must be a number such as 5e-5", 2),
         ({"--learning-rate": "1e30"}, "Lower the learning rate", 1),
+        ({"--learning-rate": "1e300"}, "Lower the learning rate", 1),
+        ({"--seed": str(2**64)}, "--seed", 2),
         ({"--dev-share": "1.5"}, "dev_share must be", 2),
         ({"--epochs": "0"}, "--epochs", 2),
         ({"--label": "sentiment"}, "has no column 'sentiment'", 1),

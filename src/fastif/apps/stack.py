@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from fastif import memory, vectors
-from fastif.apps.training_recipe import TrainingRecipe
+from fastif.apps.training_recipe import TrainingRecipe, stepping
 from fastif.batch import Batch
 from fastif.data import Examples
 from fastif.errors import ConvergenceError, FastifError, ShapeError
@@ -83,7 +83,8 @@ class StackTraining:
                 way.slopes(stack, batch, shares)
                 if recipe.clip is not None:
                     _clip(stack, recipe.clip)
-                optimizer.step()
+                with stepping(f"epoch {epoch}, step {step + 1}", optimizer.param_groups[0]["lr"]):
+                    optimizer.step()
                 step += 1
                 self.progress("retraining", step, recipe.passes * -(-total // recipe.batch_size))
             self._check_finite(stack, epoch)

@@ -1,7 +1,8 @@
 """TrainingRecipe: how models are trained again, every knob checked when it is made. Knows no model and no data."""
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal, get_args
@@ -9,7 +10,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from fastif.errors import ConfigurationError
+from fastif.errors import ConfigurationError, ConvergenceError
 
 Optimizer = Literal["adamw", "sgd"]
 Decay = Literal["matrices", "all"]
@@ -118,6 +119,20 @@ class TrainingRecipe:
             f"{name}, {passes} epochs, batches of {self.batch_size}, learning rate {self.learning_rate:g}, weight "
             f"decay {self.weight_decay:g}"
         )
+
+
+@contextlib.contextmanager
+def stepping(where: str, rate: float) -> Iterator[None]:
+    """Take a step of an optimizer, and say what it means if the rate is no number that weights can hold."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "overflow" not in str(error):
+            raise
+        raise ConvergenceError(
+            f"the training diverged: in {where} a step at a learning rate of {rate:.2g} is larger than any number that "
+            "the weights can hold. Lower the learning rate (--learning-rate); 5e-5 is usual."
+        ) from error
 
 
 def _number(value: Any) -> bool:

@@ -113,7 +113,11 @@ DtypeOption = Annotated[
         rich_help_panel=RUN,
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of everything that is drawn at random.", rich_help_panel=RUN)]
+MOST_SEED = 2**63 - 1  # that a generator of torch takes
+Seed = Annotated[
+    int,
+    typer.Option("--seed", min=0, max=MOST_SEED, help="Of everything that is drawn at random.", rich_help_panel=RUN),
+]
 MemoryBudget = Annotated[
     str | None,
     typer.Option("--memory-budget", help="What may be taken on the device, such as 16GiB.", rich_help_panel=RUN),

@@ -45,7 +45,12 @@ def simulate(
     formats: pictures.Formats = "png",
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, help="Of the simulator; unless given, one more than the model's own."),
+        typer.Option(
+            "--seed",
+            min=0,
+            max=options.MOST_SEED,
+            help="Of the simulator; unless given, one more than the model's own.",
+        ),
     ] = None,
     as_json: options.Json = False,
 ) -> None:

@@ -63,6 +63,7 @@ def test_one_label_each(id2label: dict[int, str], labels: list[Any], expected: l
         ),
         (NLI, [0, 3], r"line 3: the label 3 is not one of the model's"),
         (NLI, [0.0, 0.5], r"line 3: the label 0\.5 is not one"),
+        (NLI, [0, 10**400], r"line 3: the label 1000.* is not one"),
         (NLI, ["0", "-1"], r"line 3: the label '-1' is not one"),
         (NLI, ["neutral", "-"], r"line 3: the label '-' is not one"),
         (

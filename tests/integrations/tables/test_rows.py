@@ -125,6 +125,7 @@ def test_a_row_that_lacks_the_key(tmp_path: Path) -> None:
         ([["a"], ["b", 1]], r"line 2: the label \['b', 1\] is no list of strings or of numbers"),
         ([[0.5], [None]], r"line 2: .*no list of"),
         ([[0.5], [float("nan")]], r"line 2: .*no list of"),
+        ([[0.5], [10**400]], r"line 2: .*no list of"),
     ],
 )
 def test_labels_that_are_none_or_odd(tmp_path: Path, labels: list[Any], message: str) -> None:

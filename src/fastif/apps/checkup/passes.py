@@ -18,7 +18,7 @@ class Passes:
 
     def __init__(self, data: Examples, ids: Tensor, *, batch_size: int) -> None:
         self._lengths = torch.ones(len(data), dtype=torch.int64) if data.lengths is None else data.lengths
-        self.batches: tuple[Tensor, ...] = tuple(ids[data.by_length(ids)].split(batch_size))
+        self.batches: tuple[Tensor, ...] = tuple(ids[data.by_length(ids)].split(min(batch_size, len(data))))
 
     @property
     def longest(self) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastif.apps.training_recipe import stepping
 from fastif.data import Examples, Subset
 from fastif.errors import ConvergenceError
 from fastif.integrations.huggingface.classifier import TextClassifier
@@ -150,14 +151,15 @@ class Fitting:
             loss.backward()
             length = torch.nn.utils.clip_grad_norm_(leaves.values(), self.recipe.clip)
         value = float(loss.detach())
+        rate = optimizer.param_groups[0]["lr"]
         if not torch.isfinite(loss.detach() + length):
-            rate = optimizer.param_groups[0]["lr"]
             raise ConvergenceError(
                 f"the training diverged: in {where} the loss is {value:g} and its gradient has length "
                 f"{float(length):g}, at a learning rate of {rate:.2g}. Lower the learning rate (--learning-rate), to a "
                 "tenth for instance."
             )
-        optimizer.step()
+        with stepping(where, rate):
+            optimizer.step()
         return value
 
 

@@ -60,6 +60,8 @@ class Recipe:
         _whole("max_length", self.max_length, 2)
         _whole("freeze_layers", self.freeze_layers, 0)
         _whole("seed", self.seed, 0)
+        if self.seed >= 2**63:
+            raise ConfigurationError(f"the seed must be below 2**63, as torch's generators take it, not {self.seed}.")
         if self.learning_rate != "auto" and not _is_number(self.learning_rate, above=0):
             raise ConfigurationError(f"the learning rate must be 'auto' or above 0, not {self.learning_rate!r}.")
         if not _is_number(self.weight_decay, least=0):

@@ -6,6 +6,7 @@ number of a class. Which of the two is decided for a whole column, in `labels.py
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
@@ -95,8 +96,13 @@ def as_number(label: object) -> float | None:
     """Return a label as a finite number, or None if it is none."""
     if isinstance(label, str):
         label = float(label) if is_number(label) else None
-    finite = isinstance(label, int | float) and abs(label) < float("inf")
-    return float(label) if finite and isinstance(label, int | float) else None
+    if not isinstance(label, int | float):
+        return None
+    try:
+        number = float(label)
+    except OverflowError:  # JSON may hold a number of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _exact(name: str) -> str:

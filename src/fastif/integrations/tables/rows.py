@@ -16,6 +16,7 @@ from typing import cast
 from fastif.errors import EmptyDataError, LabelError
 from fastif.integrations.tables.columns import Columns
 from fastif.integrations.tables.looks import is_number
+from fastif.integrations.tables.names import as_number
 from fastif.integrations.tables.raw import BadRows, RawTable, shown
 from fastif.integrations.tables.table import Label
 
@@ -127,10 +128,7 @@ def _marks(counts: Counter[str | int | float]) -> set[str | int | float]:
 
 
 def _as_number(value: str | int | float) -> float | None:
-    if isinstance(value, bool) or (isinstance(value, str) and not is_number(value)):
-        return None
-    number = float(value)
-    return number if math.isfinite(number) else None
+    return None if isinstance(value, bool) else as_number(value)
 
 
 def _is_missing(value: object) -> bool:
@@ -166,5 +164,5 @@ def _kind(value: object) -> str:
 
 def _is_plain(members: list[object]) -> bool:
     kinds = {_kind(member) for member in members}
-    finite = all(math.isfinite(member) for member in members if isinstance(member, int | float))
+    finite = all(as_number(member) is not None for member in members if isinstance(member, int | float))
     return kinds <= {"a string"} or (kinds <= {"a number"} and finite)
