@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -110,11 +111,35 @@ def test_a_start_that_left_nothing_does_not_hold_the_directory(kept: str, tmp_pa
         assert RunStore.read(tmp_path / "run").request == other
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"format": "other"}'])
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"format": "other"}', "[" * 100_000])
 def test_a_description_that_cannot_be_read(content: str, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(StoredFileError, match=r"run\.json"):
         RunStore.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"state": None}, "its state is None, and neither running nor complete"),
+        ({"state": ["complete"]}, "its state is"),
+        ({"files": None}, "'files' is not there, or no object"),
+        ({"files": {"scores.json": 3}}, "'files' has something that is no hash"),
+        ({"request": [1]}, "'request' is not there, or no object"),
+        ({"request": {"command": "explain", "read": {}}}, "'arguments' of its request is not there, or no object"),
+        ({"request": {"arguments": 3, "read": {}}}, "'arguments' of its request is not there, or no object"),
+        ({"request": {"arguments": {}, "read": "x"}}, "'read' of its request is not there, or no object"),
+    ],
+)
+def test_a_description_that_lacks_something(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with RunStore.begin(tmp_path, REQUEST) as store:
+        store.finish()
+    file = tmp_path / "run.json"
+    changed = {**json.loads(file.read_text()), **change}
+    file.write_text(json.dumps({name: value for name, value in changed.items() if value is not None}))
+    for opened in (RunStore.read, RunStore.joined):
+        with pytest.raises(StoredFileError, match=r"run\.json is damaged: " + words):
+            opened(tmp_path)
 
 
 def test_a_run_of_a_newer_version(tmp_path: Path) -> None:

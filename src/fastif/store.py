@@ -218,7 +218,7 @@ def _read(directory: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         what = "is not a run: it has no run.json" if directory.is_dir() else "is not there"
         raise StoredFileError(f"{directory} {what}. Give a directory that fastif explain -o wrote.") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StoredFileError(f"{file} cannot be read: {error}") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise StoredFileError(f"{file} does not describe a run of fastif.")
@@ -228,7 +228,27 @@ def _read(directory: Path) -> dict[str, Any]:
             f"{directory} was written by fastif {description.get('fastif')} in format {version}, and this is fastif "
             f"{__version__}, which reads up to {FORMAT_VERSION}. Install the newer one."
         )
+    odd = _odd(description)
+    if odd is not None:
+        raise StoredFileError(f"{file} is damaged: {odd}. Copy the run again from where it was made, or make it again.")
     return description
+
+
+def _odd(description: Mapping[str, Any]) -> str | None:
+    """Say what a description of this format lacks, if anything; what is asked for is another's business."""
+    if description.get("state") not in (RUNNING, COMPLETE):
+        return f"its state is {description.get('state')!r}, and neither {RUNNING} nor {COMPLETE}"
+    for name in ("files", "request"):
+        if not isinstance(description.get(name), dict):
+            return f"{name!r} is not there, or no object"
+    if not all(isinstance(noted, str) for noted in description["files"].values()):
+        return "'files' has something that is no hash"
+    request = description["request"]
+    asked = ("arguments", "read")  # of a command, which has both of them or, as fastif reproduce, neither
+    for name in asked if any(name in request for name in asked) else ():
+        if not isinstance(request.get(name), dict):
+            return f"{name!r} of its request is not there, or no object"
+    return None
 
 
 def _holds_nothing(directory: Path, description: Mapping[str, Any]) -> bool:
