@@ -86,11 +86,27 @@ def test_what_is_not_a_run_or_not_this_one_is_left_alone(tmp_path: Path) -> None
     with pytest.raises(StoredFileError, match="not finished"):
         RunStore.read(tmp_path / "run")
     with (
-        pytest.raises(StoredFileError, match="another request: seed differ"),
+        pytest.raises(StoredFileError, match=r"another request: seed was 3 and is 4\."),
         RunStore.begin(tmp_path / "run", {**REQUEST, "seed": 4}),
     ):
         pass
     with pytest.raises(ConfigurationError, match="JSON"), RunStore.begin(tmp_path / "x", {"a": float("nan")}):
+        pass
+
+
+def test_what_differs_between_two_requests_is_said(tmp_path: Path) -> None:
+    read = {"train": "a" * 64, "model": "b" * 64}
+    before = {"command": "explain", "arguments": {"limit": 4, "text": None, "top": 3}, "read": read}
+    now = {"command": "explain", "arguments": {"limit": 5, "text": "it" * 99}, "read": {**read, "train": "c" * 64}}
+    with RunStore.begin(tmp_path / "run", before) as store:
+        store.finish()
+    with pytest.raises(StoredFileError) as refused, RunStore.begin(tmp_path / "run", now):
+        pass
+    said = str(refused.value)
+    assert 'another request: limit was 4 and is 5; text was null and is "ititit' in said
+    assert "…; top was 3 and is null; train has another content. Choose" in said
+    other = {**before, "read": {}, "data": {}, **dict.fromkeys("uvw", 1)}
+    with pytest.raises(StoredFileError, match=r"; and 1 more\."), RunStore.begin(tmp_path / "run", other):
         pass
 
 

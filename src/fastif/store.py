@@ -14,6 +14,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -34,6 +35,7 @@ RUNNING, COMPLETE = "running", "complete"
 DESCRIPTION = "run.json"
 PARTS = "parts"
 LOCK = ".lock"
+DIFFERENCES = 5  # between two requests, that a message lists
 
 
 class RunStore:
@@ -261,11 +263,38 @@ def _check_same(directory: Path, before: Mapping[str, Any], now: Mapping[str, An
     plain = json.loads(json.dumps(dict(now)))
     if json_sha256(before) == json_sha256(plain):
         return
-    changed = sorted(key for key in {*before, *plain} if before.get(key) != plain.get(key))
+    changed = _differences(before, plain)
+    more = f"; and {len(changed) - DIFFERENCES} more" if len(changed) > DIFFERENCES else ""
     raise StoredFileError(
-        f"{directory} is a run of another request: {', '.join(changed)} differ. Choose another directory for this one, "
-        "or delete that one."
+        f"{directory} is a run of another request: {'; '.join(changed[:DIFFERENCES])}{more}. Choose another directory "
+        "for this one, or delete that one."
     )
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Say what differs between two requests, those of their members that are objects member by member."""
+    words = []
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if json.dumps(old) == json.dumps(new):
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            where = "" if name in ("arguments", "read") else f"{name} "  # of a command, whose options have no two names
+            words += [f"{where}{each}" for each in _differences(old, new)]
+        elif _is_hash(old) and _is_hash(new):
+            words.append(f"{name} has another content")
+        else:
+            words.append(f"{name} was {_short(old)} and is {_short(new)}")
+    return words
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def _short(value: Any, width: int = 60) -> str:
+    words = json.dumps(value, ensure_ascii=False)
+    return words if len(words) <= width else words[: width - 1] + "…"
 
 
 def _load_piece(file: Path, name: str) -> Tensors | None:

@@ -251,7 +251,7 @@ def test_a_finished_run_is_shown_again_and_can_be_replayed(
     assert again.out == first
     assert "is a finished run of the same request" in again.err
     assert run([*line, "--top", "2"]) == 1
-    assert "a run of another request: arguments differ" in capsys.readouterr().err
+    assert "a run of another request: top was 10 and is 2." in capsys.readouterr().err
     assert run(["rerun", str(tmp_path / "run")]) == 0
     assert "The same scores, byte for byte." in capsys.readouterr().out
     train.write_text(train.read_text().replace("dull,bad", "dull,good"))

@@ -91,7 +91,7 @@ def test_a_start_that_finished_nothing_holds_no_directory_and_is_not_where_a_res
             laboratory_in(tmp_path, seed=seed).run(Failing())
     with pytest.raises(KeyboardInterrupt):
         laboratory_in(tmp_path).run(WithAnExtra())
-    with pytest.raises(StoredFileError, match="another request: data, seed differ"):
+    with pytest.raises(StoredFileError, match="another request: data seed was 0 and is 1; seed was 0 and is 1"):
         laboratory_in(tmp_path, seed=1).run(Failing())
     where = harness.environment("cpu")
     with monkeypatch.context() as patch:
@@ -206,7 +206,7 @@ def test_another_request_is_not_mixed_with_what_is_there(tmp_path):
     experiment = Counting()
     experiment.dies = False
     laboratory_in(tmp_path).run(experiment)
-    with pytest.raises(StoredFileError, match="run of another request: data, seed differ"):
+    with pytest.raises(StoredFileError, match="run of another request: data seed was 0 and is 1; seed was 0 and is 1"):
         laboratory_in(tmp_path, seed=1).run(experiment)
 
 
