@@ -9,14 +9,32 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, TextIO, cast
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from fastif.errors import StoredFileError
 
-OUT = Console(highlight=False, soft_wrap=True)
-ERR = Console(stderr=True, highlight=False, soft_wrap=True)
+LEAST_WIDTH = 60  # at which a table still has all its numbers and some of its texts
+
+
+class _Console(Console):
+    """A console that is never too narrow for a table: COLUMNS=0 would have it draw nothing at all."""
+
+    @property  # type: ignore[misc] - nobody sets it
+    def size(self) -> ConsoleDimensions:
+        """How many letters fit, as far as tables are made for it."""
+        width, height = super().size
+        return ConsoleDimensions(max(width, LEAST_WIDTH), height)
+
+    @property  # type: ignore[misc]
+    def width(self) -> int:
+        """The same, of a line."""
+        return self.size.width
+
+
+OUT = _Console(highlight=False, soft_wrap=True)
+ERR = _Console(stderr=True, highlight=False, soft_wrap=True)
 _quiet = False
 
 

@@ -86,16 +86,18 @@ def _table(members: list[dict[str, Any]], console: Console) -> Table:
 
 
 def _columns(wide: bool) -> list[tuple[str, dict[str, Any]]]:
-    right: dict[str, Any] = {"justify": "right", "no_wrap": wide}
-    return [
-        ("  #", right),
-        ("line", right),
-        ("influence", right),
-        ("without it", right),
-        ("own loss", right),
-        ("label", {"no_wrap": wide}),
+    right: dict[str, Any] = {"justify": "right", "no_wrap": True}  # of a number no digit may be lost
+    names = [("  #", right), ("line", right), ("influence", right), ("without it", right), ("own loss", right)]
+    words: list[tuple[str, dict[str, Any]]] = [
+        ("label", {"no_wrap": wide, "overflow": "ellipsis" if wide else "fold"}),
         ("text", {"overflow": "fold"}),
     ]
+    return [(name if wide else in_lines(name), options) for name, options in names] + words
+
+
+def in_lines(heading: str) -> str:
+    """Return the heading of a narrow column of numbers, each of its words on a line of its own."""
+    return heading.strip().replace(" ", "\n").replace("-", "-\n") or heading
 
 
 def _neighbours(query: dict[str, Any]) -> Text:

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fastif.cli.draw import WIDTH, clean
+from fastif.cli.draw import WIDTH, clean, in_lines
 
 SHOWN = 50  # lines, where a file holds the rest
 RANKED = {
@@ -40,15 +40,16 @@ def draw_audit(result: dict[str, Any], console: Console, *, in_file: bool) -> No
 
 def _table(rows: list[dict[str, Any]], unit: str, *, wide: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    right: dict[str, Any] = {"justify": "right", "no_wrap": wide}
+    right: dict[str, Any] = {"justify": "right", "no_wrap": True}  # of a number no digit may be lost
+    name_of: dict[str, Any] = {"no_wrap": wide, "overflow": "ellipsis" if wide else "fold"}
     suggests = any(row["suggested_label"] is not None for row in rows)
     table.add_column("#", **right)
     table.add_column(unit, **right)
-    table.add_column("label", no_wrap=wide)
+    table.add_column("label", **name_of)
     if suggests:
-        table.add_column("suggested", no_wrap=wide)
+        table.add_column("suggested", **name_of)
     for name in ("loss", "left out", "self-influence"):
-        table.add_column(name, **right)
+        table.add_column(name if wide else in_lines(name), **right)
     table.add_column("text", overflow="fold")
     for row in rows:
         text = clean(row["text"], WIDTH)

@@ -66,7 +66,7 @@ def _table(result: dict[str, Any], measure: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     table.add_column("part")
     for name in ("examples", "start", *kinds):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for number, part in enumerate(result["parts"][:MOST_PARTS]):
         means = [
             _mean(result, kinds[0], measure)[0][number],
@@ -85,7 +85,7 @@ def _mean(result: dict[str, Any], kind: str, measure: str) -> Any:
 def _chosen(rows: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("times", "line"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     table.add_column("label")
     table.add_column("text", overflow="fold")
     for row in rows:
