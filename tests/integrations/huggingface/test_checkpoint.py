@@ -142,8 +142,11 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "code of its own": (_configured(model_type="own", **OWN_CODE), "pass trust_remote_code=True"),
     "unknown kind": (_configured(model_type="own"), "does not recognize"),
     "broken config": (_with_broken_config, "not a valid JSON"),
-    "other sizes": (_configured(intermediate_size=16), "could not be loaded"),
-    "other labels": (_configured(id2label=FIVE, label2id={v: int(k) for k, v in FIVE.items()}), "could not be loaded"),
+    "other sizes": (_configured(intermediate_size=16), r"intermediate\.dense\.bias has the shape \(\d+,\).*\(16,\) \("),
+    "other labels": (
+        _configured(id2label=FIVE, label2id={v: int(k) for k, v in FIVE.items()}),
+        r"classifier\.bias has the shape \(3,\), and a model of 5 labels as config\.json describes it has \(5,\)",
+    ),
     "no tokenizer": (_without_tokenizer, "pass tokenizer="),
     "more tokens": (_with_more_tokens, "do not belong together"),
     "broken tokenizer": (_with_broken_tokenizer, "tokenizer of .* could not be loaded"),

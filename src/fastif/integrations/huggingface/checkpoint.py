@@ -122,6 +122,7 @@ def _load_model(name: str | Path, trust_remote_code: bool, known: Collection[str
             str(name),
             config=config,
             use_safetensors=True,
+            ignore_mismatched_sizes=True,  # or transformers tells the shapes to its log alone; see below
             output_loading_info=True,
             **options,
         )
@@ -130,6 +131,7 @@ def _load_model(name: str | Path, trust_remote_code: bool, known: Collection[str
     except FAILURES as error:
         raise _refusal(name, error) from error
     module: nn.Module = loaded[0]
+    _check_shapes(loaded[1]["mismatched_keys"], config, name)
     made_up = sorted(key for key in loaded[1]["missing_keys"] if not set(key.split(".")) & set(known))
     if made_up:
         raise ModelError(
@@ -138,6 +140,19 @@ def _load_model(name: str | Path, trust_remote_code: bool, known: Collection[str
             + ". It is not a trained classifier, and random weights explain nothing: fine-tune it first (fastif train)."
         )
     return module
+
+
+def _check_shapes(mismatched: Collection[tuple[Any, ...]], config: Any, name: str | Path) -> None:
+    """Raise if weights have another shape than the configuration makes of them."""
+    if not mismatched:
+        return
+    key, there, wanted = sorted(mismatched, key=lambda each: str(each[0]))[0]
+    more = f" ({len(mismatched) - 1} more differ too)" if len(mismatched) > 1 else ""
+    raise StoredFileError(
+        f"the checkpoint {name} does not fit its config.json: {key} has the shape {tuple(there)}, and a model of "
+        f"{config.num_labels} labels as config.json describes it has {tuple(wanted)}{more}. Put config.json right "
+        "(id2label has the labels), or save the model again with save_pretrained()."
+    )
 
 
 def _load_adapter(path: Path, trust_remote_code: bool) -> tuple[nn.Module, str]:
