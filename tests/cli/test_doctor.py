@@ -1,6 +1,7 @@
 """`fastif doctor` on tiny checkpoints, sound and broken."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -28,6 +29,23 @@ def test_classes_whose_names_are_numbers_do_not_disturb(tmp_path, capsys):
     module.config.id2label, module.config.label2id = {0: "1", 1: "0"}, {"1": 0, "0": 1}
     assert run(["doctor", str(tiny.save(tmp_path / "model", module)), "--device", "cpu"]) == 0
     assert "single-label: 1, 0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ({0: "negative", 5: "positive"}, "id2label has the numbers [0, 5]; they must be 0, 1, 2"),
+        ({0: "positive", 1: "positive"}, "two classes are called 'positive', so that a label names neither"),
+    ],
+)
+def test_labels_that_no_explanation_reads_are_a_problem(names, words, checkpoint, tmp_path, capsys):
+    place = shutil.copytree(checkpoint, tmp_path / "model")
+    config = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps({**config, "id2label": names}))
+    assert run(["doctor", str(place), "--device", "cpu"]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert words in shown
+    assert "This model cannot be explained as it is." in shown
 
 
 def test_training_data_gives_a_table_of_stages_for_two_choices(checkpoint, tmp_path, capsys):

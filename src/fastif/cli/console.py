@@ -21,7 +21,7 @@ LEAST_WIDTH = 60  # at which a table still has all its numbers and some of its t
 class _Console(Console):
     """A console that is never too narrow for a table: COLUMNS=0 would have it draw nothing at all."""
 
-    @property  # type: ignore[misc] - nobody sets it
+    @property  # type: ignore[misc]  # nobody sets it
     def size(self) -> ConsoleDimensions:
         """How many letters fit, as far as tables are made for it."""
         width, height = super().size

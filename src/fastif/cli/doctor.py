@@ -15,7 +15,7 @@ from fastif.cli.explain import BATCH_SIZE
 from fastif.cli.loading import load_table, only_trained_on, pick_device
 from fastif.errors import ConfigurationError, FastifError
 from fastif.integrations.huggingface import TextClassifier, TextExamples
-from fastif.integrations.tables import TextTable
+from fastif.integrations.tables import LabelMap, TextTable
 from fastif.prefix import PrefixCache
 
 MADE_UP = (
@@ -111,6 +111,10 @@ def _loaded(
 def _labels(model: TextClassifier) -> Finding:
     if model.problem == "regression":
         return Finding(Level.OK, "labels", "a number (regression)")
+    try:
+        LabelMap(model.label_names).check()
+    except FastifError as error:
+        return Finding(Level.PROBLEM, "labels", str(error))
     names = list(model.label_names.values())
     said = f"{model.problem}: {', '.join(names[:20])}"
     if model.label_names and all(name.startswith("LABEL_") for name in names):

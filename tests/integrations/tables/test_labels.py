@@ -82,6 +82,7 @@ def test_one_label_each(id2label: dict[int, str], labels: list[Any], expected: l
             ["neutral"],
             r"LABEL_0 to LABEL_2 only\. Write the labels as numbers from 0 to 2, or set id2label",
         ),
+        ({0: "pos", 1: "pos"}, ["pos"], r"line 2: two classes of the model are called 'pos', .* names neither\. Give"),
         ({0: "pos", 1: "POS"}, ["Pos"], r"line 2: the label 'Pos' is not one"),
         (NLI, ["neutral", None, None], r"line 3: no label, as of 2 rows in all"),
         ({number: f"c{number}" for number in range(30)}, ["x"], r"c19 \(19\) and 10 more"),
@@ -90,6 +91,12 @@ def test_one_label_each(id2label: dict[int, str], labels: list[Any], expected: l
 def test_labels_that_the_model_does_not_have(id2label: dict[int, str], labels: list[Any], message: str) -> None:
     with pytest.raises(errors.LabelError, match=message):
         LabelMap(id2label).encode(table_of(labels))
+
+
+def test_classes_of_one_name_are_named() -> None:
+    LabelMap(NLI).check()
+    with pytest.raises(errors.LabelError, match="two classes are called 'pos'"):
+        LabelMap({0: "pos", 1: "neg", 2: "pos"}).check()
 
 
 def test_whoever_says_what_numbers_are_is_believed() -> None:

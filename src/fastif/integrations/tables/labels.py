@@ -12,7 +12,7 @@ from typing import Literal
 
 from fastif.errors import ConfigurationError, LabelError
 from fastif.integrations.tables.learn import learned_names
-from fastif.integrations.tables.names import ClassNames, as_number
+from fastif.integrations.tables.names import ClassNames, as_number, written
 from fastif.integrations.tables.raw import shown
 from fastif.integrations.tables.table import TextTable
 
@@ -25,6 +25,8 @@ PROBLEMS: dict[str, Problem] = {
     "single_label_classification": "single",  # as transformers calls them
     "multi_label_classification": "multi",
 }
+
+RENAME = "Give each class a name of its own in id2label of the model's configuration"
 
 
 class LabelMap:
@@ -70,6 +72,11 @@ class LabelMap:
     def id2label(self) -> dict[int, str]:
         """The names of the classes by their numbers."""
         return dict(enumerate(self._classes.names))
+
+    def check(self) -> None:
+        """Raise if two classes have one name, so that no label can mean either of them by it."""
+        if self._classes.twice is not None:
+            raise LabelError(f"two classes are called {self._classes.twice!r}, so that a label names neither. {RENAME}.")
 
     def encode(
         self,
@@ -195,6 +202,8 @@ class LabelMap:
         return [row[0] for row in values] if count == 1 else values
 
     def _unknown(self, label: object) -> str:
+        if self._classes.twice is not None and written(label) == self._classes.twice:
+            return f"two classes of the model are called {shown(label)}, so that it names neither. {RENAME}"
         if self._classes.are_placeholders:
             return (
                 f"the label {shown(label)} is not one of the model's, which names its classes LABEL_0 to "

@@ -61,6 +61,11 @@ class ClassNames:
         number = as_whole(label)
         return number if number is not None and 0 <= number < len(self) else None
 
+    @property
+    def twice(self) -> str | None:
+        """The first name that two classes have, if any: a label that says it means neither."""
+        return next((name for number, name in enumerate(self.names) if name in self.names[:number]), None)
+
     def listed(self) -> str:
         """Return what a message says of the classes that there are."""
         names = ", ".join(f"{name} ({number})" for number, name in enumerate(self.names[:LISTED]))
