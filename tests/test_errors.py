@@ -193,6 +193,18 @@ def test_conjugate_gradients_notice_a_singular_matrix_on_their_way() -> None:
         fastif.ConjugateGradient().prepare(operator).solve(block, 0.0)
 
 
+@pytest.mark.parametrize("wanted", [1e308, 10**400, 1e155])
+def test_a_damping_that_drowns_everything_is_refused(wanted: float) -> None:
+    with pytest.raises(
+        errors.ConfigurationError, match=r"damping .* is too large for the float64 .* from 1\.3e\+154 on"
+    ):
+        explainer(damping=wanted)
+    module = torch.nn.Linear(4, 3)
+    narrow = (torch.randn(9, 4), torch.arange(9) % 3)
+    with pytest.raises(errors.ConfigurationError, match="damping 1e\\+20 is too large for the float32"):
+        fastif.Explainer(fastif.TorchModel(module, loss="cross_entropy"), narrow, damping=1e20)
+
+
 def test_negative_damping_is_refused_before_any_work() -> None:
     with pytest.raises(errors.ConfigurationError, match=r"damping must be zero or positive, not -0\.1"):
         explainer(damping=-0.1)

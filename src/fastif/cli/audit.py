@@ -61,7 +61,8 @@ def audit_command(
         bool, typer.Option("--memorized", help="Look for examples learned by heart: rank by self-influence.")
     ] = False,
     damping: Annotated[
-        float | None, typer.Option("--damping", min=0, help="Added to the curvature; found unless given.")
+        float | None,
+        typer.Option("--damping", min=0, callback=options.finite, help="Added to the curvature; found unless given."),
     ] = None,
     text: options.Text = None,
     text_pair: options.TextPair = None,

@@ -72,7 +72,8 @@ def explain(
     ] = None,
     wrong: Annotated[bool, typer.Option("--wrong", help="Explain wrong predictions alone; needs labels.")] = False,
     damping: Annotated[
-        float | None, typer.Option("--damping", min=0, help="Added to the curvature; found unless given.")
+        float | None,
+        typer.Option("--damping", min=0, callback=options.finite, help="Added to the curvature; found unless given."),
     ] = None,
     text: options.Text = None,
     text_pair: options.TextPair = None,

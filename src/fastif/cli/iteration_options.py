@@ -112,7 +112,11 @@ Write = Annotated[
 Damping = Annotated[
     float | None,
     typer.Option(
-        "--damping", min=0, help="Added to the curvature; that of the run unless given.", rich_help_panel=STEPS
+        "--damping",
+        min=0,
+        callback=options.finite,
+        help="Added to the curvature; that of the run unless given.",
+        rich_help_panel=STEPS,
     ),
 ]
 Slice = Annotated[

@@ -1,5 +1,6 @@
 """The options that several commands share, each with its words of help."""
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -48,6 +49,13 @@ def read_bytes(words: str | None) -> int | None:
     if not value >= 1:
         raise ConfigurationError(f"--memory-budget {words} is no amount of memory: write it as 16GiB or 800MB.")
     return int(value)
+
+
+def finite(value: float | None) -> float | None:
+    """Refuse what is no finite number, also where nothing would use it."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is no finite number.")
+    return value
 
 
 def storage(dtype: Dtype) -> Literal["model", "bfloat16"]:
