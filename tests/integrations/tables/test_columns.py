@@ -110,6 +110,16 @@ def test_no_label_where_none_is_required(tmp_path: Path) -> None:
         ({"a": [1, 2, 3, 4], "label": list("abab")}, {}, r"no column looks like the text\."),
         (
             {"text": LONG, "label": list("abab")},
+            {"slice": "label"},
+            r"looks like the label\. Column 'label' is taken for --slice\. The columns are",
+        ),
+        (
+            {"text": LONG, "label": list("abab")},
+            {"slice": "text"},
+            r"looks like the text\. Column 'text' is taken for --slice\. The columns are",
+        ),
+        (
+            {"text": LONG, "label": list("abab")},
             {"text": "label", "label": "label"},
             r"'label' is taken for --text and for --label",
         ),

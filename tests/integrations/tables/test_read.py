@@ -166,6 +166,31 @@ def test_directories_and_other_endings_are_named(tmp_path: Path) -> None:
             read(tmp_path / name, "text,label\n")
 
 
+def test_a_directory_is_named_once_and_a_link_with_its_end(tmp_path: Path) -> None:
+    with pytest.raises(errors.StoredFileError) as refused:
+        read_table(str(tmp_path))
+    assert str(refused.value).count("train (") == 1
+    (tmp_path / "link.csv").symlink_to("gone.csv")
+    with pytest.raises(errors.StoredFileError, match=r"is a link to gone\.csv, and there is no such file\. Put"):
+        read_table(tmp_path / "link.csv")
+
+
+def test_a_file_that_was_not_written_to_the_end_is_no_other_encoding(tmp_path: Path) -> None:
+    with pytest.raises(errors.StoredFileError, match=r"ends in 4,096 NUL bytes, from line 6 on: it was not written"):
+        read(tmp_path / "a.csv", CSV + "x,neg,a\n" + "y,n" + "\0" * 4096)
+    with pytest.raises(errors.StoredFileError, match="is all NUL: it was not written to the end"):
+        read(tmp_path / "b.csv", "\0" * 512)
+    with pytest.raises(errors.StoredFileError, match="has a NUL byte in line 2"):
+        read(tmp_path / "c.csv", "text,label\n" + "\0" * 5000 + "a,b\n")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_a_key_that_stands_twice_is_broken(name: str, tmp_path: Path) -> None:
+    row = '{"text": "a", "label": "x", "label": "y"}'
+    with pytest.raises(errors.DataError, match=r"line 1: broken JSON \(the key 'label' stands there twice\)"):
+        read(tmp_path / name, f"[{row}]" if name == "a.json" else row)
+
+
 def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = made(tmp_path / "a.csv")
     path.chmod(0)
@@ -225,6 +250,8 @@ def test_binary_files_are_named(tmp_path: Path) -> None:
     [
         ("a.csv", ""),
         ("a.csv", "\n\n"),
+        ("a.csv", " \n \n\n"),
+        ("a.csv", '""\n'),
         ("a.csv", "text,label\n"),
         ("a.tsv", "text\tlabel\n\n"),
         ("a.jsonl", "\n  \n"),

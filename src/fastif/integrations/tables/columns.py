@@ -123,7 +123,8 @@ def _text_by_looks(raw: RawTable, found: dict[str, str], where: str) -> dict[str
         names = [name for name in free if looks_like_text(raw.column(name), short=True)]
     chosen = _one("text", names, raw, where)
     if not chosen:
-        raise DataError(f"{where}: no column looks like the text. {_set('text', raw)}{_header_hint(raw)}")
+        taken = _taken("text", found)
+        raise DataError(f"{where}: no column looks like the text. {taken}{_set('text', raw)}{_header_hint(raw)}")
     if raw.has_header and len(chosen["text"].split()) > WORDS:
         raise DataError(_data_above(chosen["text"], "has as many words as a text", where))
     return chosen
@@ -134,7 +135,8 @@ def _label_by_looks(raw: RawTable, found: dict[str, str], where: str, require_la
     names = [name for name in free if looks_like_label(raw.column(name))] if require_label else []
     chosen = _one("label", names, raw, where)
     if not chosen and require_label:
-        raise DataError(f"{where}: no column looks like the label. {_set('label', raw)}{_header_hint(raw)}")
+        taken = _taken("label", found)
+        raise DataError(f"{where}: no column looks like the label. {taken}{_set('label', raw)}{_header_hint(raw)}")
     if chosen and raw.has_header and chosen["label"] in raw.column(chosen["label"]):
         raise DataError(_data_above(chosen["label"], "comes again as a value below", where))
     return chosen
@@ -164,6 +166,13 @@ def _missing(raw: RawTable, role: str, name: str, where: str) -> str:
 
 def _ambiguous(role: str, readings: list[str], raw: RawTable, where: str) -> str:
     return f"{where}: the {role} could be {' or '.join(readings)}. {_set(role, raw)}"
+
+
+def _taken(role: str, found: dict[str, str]) -> str:
+    """Say that the column of a well-known name was asked for as something else: no guess takes it once more."""
+    known = set().union(*(TEXTS if role == "text" else LABELS))
+    taken = next((other for other, name in found.items() if other != role and _plain(name) in known), None)
+    return "" if taken is None else f"Column {found[taken]!r} is taken for {FLAGS[taken]}. "
 
 
 def _set(role: str, raw: RawTable) -> str:

@@ -66,9 +66,18 @@ def decode(content: bytes, where: str, path: Path) -> str:
 
 
 def _about_nul(content: bytes, nul: int, where: str, path: Path) -> str:
+    if not content[nul:].strip(b"\0"):
+        begins = (
+            f"ends in {len(content) - nul:,} NUL bytes, from line {_line(content, nul)} on" if nul else "is all NUL"
+        )
+        return (
+            f"{where} {begins}: it was not written to the end, as when a machine or its disk fails. Write or fetch it "
+            "again."
+        )
     head = content[:HEAD]
     even, odd = head[0::2].count(0), head[1::2].count(0)
-    if max(even, odd) > len(head) // 4 > 0:
+    # in letters of two bytes the NULs are in one half of them, and of what is damaged in both
+    if max(even, odd) > len(head) // 4 > 0 and max(even, odd) > 4 * min(even, odd):
         encoding = "UTF-16LE" if odd > even else "UTF-16BE"
         return f"{where} is not UTF-8 but looks like {encoding} without its mark. {_convert(path, encoding)}"
     return (

@@ -87,6 +87,8 @@ def _table(rows: Iterator[tuple[int, Row]], where: str, separator: str) -> RawTa
             lines.append(line)
         else:
             bad.add(line, f"{_fields(len(row))} where the header has {len(names)}", hint=_hint(row, separator))
+    if not any(name.strip() for name in names) and not any(each.strip() for row in kept for each in row):
+        raise EmptyDataError(f"{where} is empty: there is nothing but blank lines. Was the file written to the end?")
     bad.check()
     if not kept:
         raise EmptyDataError(

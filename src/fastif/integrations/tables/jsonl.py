@@ -26,7 +26,7 @@ def read_jsonl(text: str, where: str) -> RawTable:
         if not line or line.isspace():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_object)
         except (ValueError, RecursionError) as error:
             bad.add(number, f"broken JSON ({_reason(error)})", hint=_hint_of(line, number))
             continue
@@ -60,7 +60,7 @@ def read_json(text: str, where: str) -> RawTable:
 
 def _elements(text: str, at: int, where: str) -> Iterator[tuple[int, object]]:
     """Yield the members of the list that is open at a position, each with the line that it begins on."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(object_pairs_hook=_object)
     line, counted, follows = 1, 0, text[at : at + 1]
     while follows != "]":
         line, counted = line + text.count("\n", counted, at), at
@@ -85,6 +85,15 @@ def _elements(text: str, at: int, where: str) -> Iterator[tuple[int, object]]:
             f"{where}, line {_line(text, rest)}: broken JSON (text after the end of the list, "
             f"{shown(text[rest : rest + 40])}). Correct it."
         )
+
+
+def _object(pairs: list[tuple[str, object]]) -> Row:
+    """Return an object; one with a key twice says two things, of which Python would take the last."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {shown(next(key for key in keys if keys.count(key) > 1))} stands there twice")
+    return row
 
 
 def _table(rows: list[Row], lines: list[int]) -> RawTable:

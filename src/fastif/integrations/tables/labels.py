@@ -76,7 +76,9 @@ class LabelMap:
     def check(self) -> None:
         """Raise if two classes have one name, so that no label can mean either of them by it."""
         if self._classes.twice is not None:
-            raise LabelError(f"two classes are called {self._classes.twice!r}, so that a label names neither. {RENAME}.")
+            raise LabelError(
+                f"two classes are called {self._classes.twice!r}, so that a label names neither. {RENAME}."
+            )
 
     def encode(
         self,

@@ -128,11 +128,15 @@ def _file(source: str | Path, where: str) -> Path | None:
     """Return the path of a file to read, or None for a name of the hub."""
     path = Path(source).expanduser()
     try:
-        if path.is_dir():
-            raise StoredFileError(f"{where} is a directory. Give one file of it{_tables_in(path)}.")
-        exists = path.exists()
+        is_directory, exists, is_link = path.is_dir(), path.exists(), path.is_symlink()
     except OSError as error:
         raise StoredFileError(f"{where} cannot be opened: {error.strerror or error}.") from error
+    if is_directory:
+        raise StoredFileError(f"{where} is a directory. Give one file of it{_tables_in(path)}.")
+    if is_link and not exists:
+        raise StoredFileError(
+            f"{where} is a link to {path.readlink()}, and there is no such file. Put the file there, or the link right."
+        )
     suffix = path.suffix.lower()
     if not exists:
         local = isinstance(source, Path) or suffix in SUFFIXES + OTHER_SUFFIXES or not is_hub_name(str(source))
