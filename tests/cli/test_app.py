@@ -138,3 +138,19 @@ def test_letters_that_an_encoding_lacks_lose_nothing(encoding: str, monkeypatch:
             assert json.loads(said) == {"text": "café 😀"}
         else:
             assert said == ("café 😀\n" if encoding == "utf-8" else "café \\U0001f600\n")
+
+
+@pytest.mark.parametrize("damping", ["inf", "nan"])
+@pytest.mark.parametrize("command", [["correct", "run", "--anchors", "a.csv", "--test", "b.csv"], ["audit", "model"]])
+def test_a_damping_that_is_no_number_is_wrong_usage_also_where_nothing_uses_it(
+    command: list[str], damping: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.run([*command, *(["--train", "x.csv"] if command[0] == "audit" else []), "--damping", damping]) == 2
+    assert "Invalid value for '--damping'" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_a_device_that_is_not_there_is_told_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["explain", "model", "--train", "x.csv", "--query-text", "x", "--device", "xla"]) == 2
+    said = capsys.readouterr().err
+    assert "--device xla cannot be used: " in said
+    assert len(said) < 300

@@ -95,7 +95,7 @@ def test_rings_by_another_column_of_the_training_data(tmp_path: Path, capsys: py
     told = told_of(path, capsys, "--split-train", "genre")
     assert {ring["name"] for ring in told["rings"]} == {"g0", "g1", "g2", "g3"}
     assert run(["graph", str(path), "--split-train", "gender"]) == 1
-    assert "has no column 'gender'" in capsys.readouterr().err
+    assert "has no column 'gender', which --split-train asks for" in capsys.readouterr().err
     file.write_text("\n".join(["text,label,genre", *rows[1:], rows[0]]) + "\n")
     assert run(["graph", str(path), "--split-train", "genre"]) == 1
     assert "the training data is not what it was" in capsys.readouterr().err

@@ -24,8 +24,9 @@ def pick_device(name: str | None) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigurationError(f"--device {name} cannot be used: {reason}") from error
+        # torch goes on with everything that it could do instead
+        reason = str(error).strip().splitlines()[0].split(". ")[0].removesuffix(".")
+        raise ConfigurationError(f"--device {name} cannot be used: {reason}. Give cpu, or cuda for a GPU.") from error
     return device
 
 

@@ -99,7 +99,10 @@ def train_slices(run: OpenedRun, column: str) -> list[str]:
         )
     given = run.arguments
     columns = {name: given[name] for name in ("text", "text_pair", "label", "split", "drop_unlabelled")}
-    table = only_trained_on(given["model"], load_table(given["train"], "train", slice=column, **columns))
+    try:
+        table = only_trained_on(given["model"], load_table(given["train"], "train", slice=column, **columns))
+    except DataError as error:  # the table knows of one option that names slices
+        raise DataError(str(error).replace("--slice", "--split-train")) from error
     if table.texts != [row["text"] for row in rows] or table.slices is None:
         raise StoredFileError(
             f"the training data is not what it was when {run.path} was made, so that its column {column} cannot be "
