@@ -208,3 +208,14 @@ def test_a_pool_row_is_worth_what_its_step_changes(place: Path, pool: Path, caps
             for some in ({}, moved)
         ]
         assert float(losses[1] - losses[0]) == pytest.approx(rate * row["score"], rel=1e-3)
+
+
+def test_options_of_steps_that_are_not_taken_are_named(
+    place: Path,  # noqa: F811
+    pool: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(words(place, pool, "--steps", "3", "--hold-out", "0.2")) == 0
+    assert "Not used: --steps, --hold-out. Steps on the pool are taken" in " ".join(capsys.readouterr().err.split())
+    assert run(words(place, pool)) == 0
+    assert "Not used" not in capsys.readouterr().err

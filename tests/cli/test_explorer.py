@@ -16,7 +16,7 @@ from fastif.cli.app import run
 from fastif.cli.live import Correction, Questions, accuracy_table, correction_of
 from fastif.cli.opened import open_run
 from fastif.cli.rows import write_rows
-from fastif.errors import ConfigurationError
+from fastif.errors import ConfigurationError, DataError, StoredFileError
 from fastif.integrations.tables import read_table
 from fastif.web.marks import as_parquet, mark_rows
 from fastif.web.payload import make_payload
@@ -195,6 +195,13 @@ def test_a_correction_tells_accuracy_before_and_after(folder: Path) -> None:
     with pytest.raises(ConfigurationError, match="both --anchors and --test"):
         correction_of(opened, "a.csv", None)
     assert correction_of(opened, None, None) is None
+    there = str(folder / "query.csv")
+    assert correction_of(opened, there, there, original=there) is not None
+    for given in ((there, "b.csv"), ("a.csv", there)):
+        with pytest.raises(StoredFileError, match=r"[ab]\.csv\): there is no such file"):
+            correction_of(opened, *given)
+    with pytest.raises(DataError, match="has no column 'genre'"):
+        correction_of(opened, there, there, slice="genre")
     courses = [
         {"kind": "helpful", "repeat": 0, "accuracy": [[0.5], [0.7]]},
         {"kind": "helpful", "repeat": 1, "accuracy": [[0.5], [0.9]]},

@@ -111,6 +111,11 @@ def test_failures_are_one_message(
     assert "Traceback" not in seen
 
 
+def test_formats_are_looked_at_also_where_nothing_is_drawn(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(line(folder, "--queries", "1", "--format", "jpg")) == 2
+    assert "--format jpg must be of png, svg, pdf" in " ".join(capsys.readouterr().err.split())
+
+
 def test_what_cannot_be_retrained_says_why(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["retrain", str(folder / "unlabelled"), "--remove", "1"]) == 1
     assert "the queries have no labels" in capsys.readouterr().err

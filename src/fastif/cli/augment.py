@@ -1,5 +1,6 @@
 """`fastif augment`: which new labelled data to train on, for the part where a model fails."""
 
+import inspect
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +37,10 @@ from fastif.progress import Progress
 from fastif.store import RunStore
 
 CHOSEN = "chosen.jsonl"
+OF_STEPS = (  # the options that only steps have a use for
+    *("steps", "draw", "examples", "learning_rate", "nearest", "curvature"),
+    *("repeats", "kinds", "hold_out", "tolerance", "write"),
+)
 WHAT = "examples of the pool"
 EPILOG = "Example: fastif augment runs/why --pool new.csv --anchors failing_dev.csv --export to_train_on.csv"
 
@@ -87,6 +92,7 @@ def augment(
     fastif correct takes them on the training data, and measured after each.
     """
     arguments = dict(locals())
+    _tell_unused(arguments)
     inputs = [pool, anchors, test, original]
     if export is not None:
         inputs.append(open_run(run).arguments["train"])
@@ -104,6 +110,15 @@ def augment(
         note(f"Written to {export}: {len(result['chosen']):,} rows of the pool, the most helpful first.")
     if out is not None:
         note(f"Written to {out}: augmentation.json, {CHOSEN}" + (", and the figure." if test else "."))
+
+
+def _tell_unused(arguments: dict[str, Any]) -> None:
+    """Say which options were given for steps, where none are taken."""
+    usual = inspect.signature(augment).parameters
+    given = [name for name in OF_STEPS if arguments[name] != usual[name].default]
+    if given and arguments["test"] is None:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        note(f"Not used: {names}. Steps on the pool are taken, and measured, with --test alone.")
 
 
 def perform(arguments: dict[str, Any], progress: Progress) -> dict[str, Any]:

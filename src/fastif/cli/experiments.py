@@ -168,11 +168,11 @@ Work = Callable[[Workplace], tuple[dict[str, Any], Tensors, dict[str, Callable[[
 def perform(run: OpenedRun, command: str, arguments: dict[str, Any], out: Path | None, work: Work) -> dict[str, Any]:
     """Do the work of a command, in a directory where there is one, and return what is told of it."""
     storage = run.prefix_cache.storage
+    kinds = pictures.read_formats(arguments["formats"])
     if out is None:
         return work(Workplace(nothing_kept, run.prefix_cache))[0]
     if out.resolve() == run.path.resolve():
         raise ConfigurationError(f"{out} is the run itself; choose another directory for the result.")
-    kinds = pictures.read_formats(arguments["formats"])
     pictures.plots("style")  # says now if it is not there, and not after the work
     plain = {name: value for name, value in sorted(arguments.items()) if name not in NOT_IN_REQUEST}
     request = {"command": command, "arguments": plain, "read": {"run": sha256(run.path / DESCRIPTION)}}

@@ -137,4 +137,7 @@ def correction_of(opened: OpenedRun, anchors: str | None, test: str | None, **mo
         raise ConfigurationError("a correction needs both --anchors and --test: what to help, and what to measure on.")
     if anchors is None or test is None:
         return None
+    for name, source in (("anchors", anchors), ("test", test), ("original", more.get("original"))):
+        if source is not None:  # what is wrong with it is said now, and not when somebody presses the button
+            opened.read(source, name, slice=None if name == "original" else more.get("slice"))
     return Correction(opened, anchors, test, **more)

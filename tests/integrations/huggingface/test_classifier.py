@@ -127,6 +127,13 @@ def test_one_label_alone_has_no_cause() -> None:
         TextClassifier(module, tiny.tokenizer_of())
 
 
+def test_a_kind_of_problem_that_nobody_knows_is_refused() -> None:
+    module = tiny.module_of("bert")
+    module.config.problem_type = "nope"
+    with pytest.raises(ModelError, match=r"has the problem_type 'nope'.* Set it to single_label_classification"):
+        TextClassifier(module, tiny.tokenizer_of())
+
+
 # --- forms of data ----------------------------------------------------------------------------------------------------
 
 

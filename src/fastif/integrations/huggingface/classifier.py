@@ -37,6 +37,7 @@ LOSSES: dict[Problem, str] = {
     "multi-label": "binary_cross_entropy_with_logits",
     "regression": "mse_loss",
 }
+KINDS = ("single_label_classification", "multi_label_classification", "regression")  # as transformers calls them
 # of a configuration, what hidden states do not depend on: a model has the states of the base it was trained from
 NO_SETTINGS = (
     "_name_or_path",
@@ -322,6 +323,11 @@ class TextClassifier(TorchModel):
 
 def _problem(config: Any) -> Problem:
     kind = getattr(config, "problem_type", None)
+    if kind not in (None, *KINDS):
+        raise ModelError(
+            f"the model's configuration has the problem_type {kind!r}, which transformers does not know, so that its "
+            f"loss is not known. Set it to {', '.join(KINDS)}, or to null."
+        )
     if kind == "multi_label_classification":
         return "multi-label"
     if kind == "regression" or (kind is None and config.num_labels == 1):
