@@ -55,7 +55,7 @@ def test_outputs_of_unequal_lengths(solver: fastif.Exact, batch_size: int) -> No
 
 def test_rows_that_were_not_seen_coming_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """The few that are looked at may all be short."""
-    monkeypatch.setattr("fastif.curvature.spread", lambda total, count, lengths=None: torch.tensor([0]))
+    monkeypatch.setattr("fastif.data.spread", lambda total, count, lengths=None: torch.tensor([0]))
     test_outputs_of_unequal_lengths(fastif.Exact("dual"), 4)
 
 
