@@ -1,5 +1,7 @@
 """`python -m fastif` and `fastif` as processes: what Ctrl-C does while everything is still being imported."""
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -48,3 +50,26 @@ def test_what_a_shell_has_said_of_ctrl_c_is_left_alone() -> None:
     program = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{PROGRAM}\n{STARTS['the script']}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "no interrupt came" in done.stderr
+
+
+ABORTS = """
+import atexit, ctypes, sys
+library = ctypes.CDLL(None)
+library.__cxa_atexit(library.abort, None, None)  # as torch's threads do, in what C++ does last
+atexit.register(lambda: print("cleared"))
+sys.argv = ["fastif", "--version"]
+from fastif.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="registers with the C library of Linux")
+@pytest.mark.parametrize("started", [True, False])
+def test_a_process_of_torchrun_ends_before_what_may_abort(started: bool) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "RANK"}
+    environment |= {"RANK": "0"} if started else {}
+    line = [sys.executable, "-c", ABORTS]
+    ended = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == (0 if started else -signal.SIGABRT), ended.stderr
+    assert ended.stdout.startswith("fastif ")
+    assert ended.stdout.endswith("cleared\n")

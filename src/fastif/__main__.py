@@ -1,5 +1,6 @@
 """`python -m fastif`: the command line, or what to install for it."""
 
+import atexit
 import contextlib
 import os
 import signal
@@ -20,9 +21,24 @@ def main() -> int:
         sys.stderr.write("The command line needs typer and rich: pip install 'fastif[cli,hf]'\n")
         return 1
     try:
-        return run()
+        status = run()
     except KeyboardInterrupt:  # before the program has begun, or after its end
         return INTERRUPTED
+    if "RANK" in os.environ:
+        _end_now(status)
+    return status
+
+
+def _end_now(status: int) -> None:
+    """End a process that torchrun started, without what C++ does last: all is written, and nobody is waited for.
+
+    Threads that torch keeps for its connections may abort there, and what was finished would be called a failure.
+    """
+    atexit._run_exitfuncs()
+    with contextlib.suppress(OSError, ValueError):  # a pipe whose reader has seen enough
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
 
 
 @contextlib.contextmanager
