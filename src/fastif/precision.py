@@ -41,7 +41,7 @@ def resolve(precision: Precision, device: torch.device, dtype: torch.dtype) -> P
 
 def _cpu_has_bfloat16() -> bool:
     """Return whether torch multiplies bfloat16 by instructions of the CPU; without them it would take longer."""
-    look = getattr(torch.cpu, "get_capabilities", None)  # torch 2.10 and later
+    look = getattr(torch.cpu, "get_capabilities", None)  # an older torch does not say
     return look is not None and any(look().get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
