@@ -1,24 +1,18 @@
 """Finished runs as files, written without a model: what the commands that read runs need of them, and no more."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import fastif
-from fastif.cli.explain import LATER_ARGUMENTS
+from fastif.cli.explain import NOT_RECORDED, explain
 from fastif.store import RunStore
 
-ARGUMENTS: dict[str, Any] = {
-    **LATER_ARGUMENTS,
-    "model": "model",
-    "train": "train.csv",
-    "text": "text",
-    "text_pair": None,
-    "label": "label",
-    "split": None,
-    "drop_unlabelled": False,
-}
+GIVEN = {"model": "model", "train": "train.csv", "text": "text", "label": "label"}
+UNLESS_GIVEN = {name: parameter.default for name, parameter in inspect.signature(explain).parameters.items()}
+ARGUMENTS = {name: value for name, value in (UNLESS_GIVEN | GIVEN).items() if name not in NOT_RECORDED}
 
 
 def store_run(

@@ -93,3 +93,16 @@ def test_weights_that_another_class_reads_without_the_code_are_refused(
     assert run(["recall", str(foreign)]) == 1
     assert f"give {TRUST}" in capsys.readouterr().err
     assert not (tmp_path / "touched").exists()
+
+
+@pytest.mark.parametrize("command", ["rerun", "recall", "correct"])
+def test_arguments_that_a_run_lacks_are_named(
+    folder: Path, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(folder / "why", tmp_path / "why")
+    description = json.loads((tmp_path / "why" / "run.json").read_text())
+    for name in ("device", "train"):
+        del description["request"]["arguments"][name]
+    (tmp_path / "why" / "run.json").write_text(json.dumps(description))
+    assert run([command, str(tmp_path / "why"), *_line(command, folder)]) == 1
+    assert "does not say with which device, train the run was made" in capsys.readouterr().err

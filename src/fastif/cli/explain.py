@@ -1,5 +1,6 @@
 """`fastif explain`: the training examples behind some predictions."""
 
+import inspect
 from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
@@ -26,18 +27,10 @@ from fastif.integrations.tables import TextTable, table_of
 from fastif.keeping import Keep, nothing_kept
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress
-from fastif.store import RunStore
+from fastif.store import DESCRIPTION, RunStore
 
 BATCH_SIZE = {"cpu": 64}  # on a GPU as many as its memory holds
-# what runs of older versions do not have, and what they did: they read no slices of queries
-LATER_ARGUMENTS: dict[str, Any] = {
-    "memory_budget": None,
-    "query_slice": "",
-    "per_slice": None,
-    "candidates": "all",
-    "scores": "all",
-    "solver": "auto",
-}
+NOT_RECORDED = ("out", "as_json", "nproc")  # what the result does not depend on
 
 
 class Held(StrEnum):
@@ -116,7 +109,7 @@ def explain(
     the whole training set, or on a CPU where that takes long over what may matter of it. Without a label, the model's
     own prediction is explained.
     """
-    arguments = {name: value for name, value in locals().items() if name not in ("out", "as_json", "nproc")}
+    arguments = {name: value for name, value in locals().items() if name not in NOT_RECORDED}
     if several.start_over(nproc, device):
         return
     with Bars(quiet=as_json) as bars:
@@ -130,6 +123,19 @@ def explain(
     if out is not None:
         held = "all training examples" if scores is Held.ALL else "the strongest"
         note(f"Written to {out}: explanation.json, and the scores of {held} as scores.safetensors.")
+
+
+def recorded(store: RunStore) -> dict[str, Any]:
+    """Return the arguments that a run was made with, by the names that they have in Python."""
+    found: dict[str, Any] = store.request["arguments"]
+    missing = inspect.signature(explain).parameters.keys() - {*found, *NOT_RECORDED}
+    if missing:
+        raise StoredFileError(
+            f"{store.path / DESCRIPTION} does not say with which {', '.join(sorted(missing))} the run was made, so "
+            "that it cannot be gone on from: it was edited, or another version of fastif made it. Run fastif explain "
+            "again, into a new directory."
+        )
+    return dict(found)
 
 
 def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> dict[str, Any] | None:

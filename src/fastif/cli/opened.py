@@ -13,7 +13,7 @@ from typing import Any
 import fastif
 from fastif.cli import options
 from fastif.cli import solver as solver_of
-from fastif.cli.explain import LATER_ARGUMENTS
+from fastif.cli.explain import recorded
 from fastif.cli.loading import as_examples, load_model, load_table, only_trained_on
 from fastif.cli.options import Dtype
 from fastif.errors import StoredFileError
@@ -35,8 +35,7 @@ class OpenedRun:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `fastif explain`, by the names that they have in Python."""
-        made_with = {**LATER_ARGUMENTS, **self.store.request["arguments"]}
-        return {**made_with, "trust_remote_code": self.trust_remote_code}
+        return {**recorded(self.store), "trust_remote_code": self.trust_remote_code}
 
     @cached_property
     def explanation(self) -> dict[str, Any]:

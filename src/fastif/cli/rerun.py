@@ -9,7 +9,7 @@ import typer
 import fastif
 from fastif.cli import options
 from fastif.cli.console import OUT, Bars, print_json
-from fastif.cli.explain import LATER_ARGUMENTS, perform
+from fastif.cli.explain import perform, recorded
 from fastif.cli.options import Dtype
 from fastif.errors import StoredFileError
 from fastif.store import RunStore
@@ -37,7 +37,7 @@ def rerun(
         raise StoredFileError(f"{out} is the run itself; choose another directory for the new one.")
     with tempfile.TemporaryDirectory() as scratch:
         place = out or Path(scratch) / "run"
-        arguments = {**LATER_ARGUMENTS, **before.request["arguments"]}
+        arguments = recorded(before)
         arguments["dtype"] = Dtype(arguments["dtype"])
         arguments["trust_remote_code"] = trust_remote_code  # never of the run, which somebody else may have made
         with Bars(quiet=as_json) as bars:
