@@ -69,6 +69,17 @@ def reproduce(
         ),
     ] = 1,
     memory_budget: options.MemoryBudget = None,
+    ranking: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ranking",
+            help="Of corrections, augmentations and amazon: walk from the first model alone, on points that are ranked "
+            "in this way ('all points, not the nearest alone'), and as in the paper, to compare. Can be given several "
+            "times. `fastif reproduce page` puts it beside a result that was published without. Wants an -o of its "
+            "own.",
+            rich_help_panel=options.RUN,
+        ),
+    ] = None,
     stop_here: Annotated[
         bool,
         typer.Option(
@@ -92,13 +103,15 @@ def reproduce(
         raise ConfigurationError(f"{results} is not asked for: only `fastif reproduce page` reads finished results.")
     from fastif.paper.experiments import ALL, find
     from fastif.paper.harness import Laboratory
-    from fastif.paper.scales import settings_for
+    from fastif.paper.scales import for_rankings, settings_for
 
-    experiments = find(name)
+    experiments, settings = find(name), settings_for(scale, model)
+    if ranking:
+        settings = for_rankings(settings, name, ranking)
     with Bars(quiet=as_json) as bars:
         laboratory = Laboratory(
             out,
-            settings_for(scale, model),
+            settings,
             device=str(pick_device(device)),
             precision=options.precision(dtype),
             double=dtype is Dtype.FLOAT64,

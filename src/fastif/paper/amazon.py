@@ -23,6 +23,7 @@ from fastif.paper import changes
 from fastif.paper.context import Context
 from fastif.paper.endings import Ends, Group, ends_of, joined, with_rows_error
 from fastif.paper.figures_of_the_paper import AMAZON, AMAZON_CLAIM
+from fastif.paper.joining import groups_of, whence
 from fastif.paper.models import TaskModel
 from fastif.paper.ranked_walks import SAME, Ranking, finished, with_unranked
 from fastif.paper.settings import CorrectionSettings, Model, Settings
@@ -211,19 +212,20 @@ def _parts_table(result: dict[str, Any]) -> str:
 
 
 def _variants_table(result: dict[str, Any]) -> list[str]:
-    """Return what points that are ranked otherwise change, from the first model."""
-    variants = result.get("variants", {"comparisons": {}})
-    if not variants["comparisons"]:
-        return []
+    """Return what points that are ranked otherwise change, from the first model: a table for each run."""
+    return [part for run in groups_of(result) for part in _rankings(run)]
+
+
+def _rankings(run: dict[str, Any]) -> list[str]:
     cells = [(kind, part) for part in (TEST, ORIGINAL) for kind in RANKED]
     rows = [
         [name, *(_change({"comparisons": found}, kind, part, "accuracy") for kind, part in cells)]
-        for name, found in variants["comparisons"].items()
+        for name, found in run["comparisons"].items()
     ]
     return [
-        "Other ways to rank, from the first model alone, "
-        f"{changes.repeats_in_words(variants['repeats'])} with the same draws; change of accuracy in points, "
-        f"intervals over repeats alone{changes.curvature_words(variants)}:",
+        f"Other ways to rank, {whence(run)}, "
+        f"{changes.repeats_in_words(run['repeats'])} with the same draws; change of accuracy in points, "
+        f"intervals over repeats alone{changes.curvature_words(run)}:",
         markdown(["ranked by", *(f"{kind}; {part}" for kind, part in cells)], rows),
     ]
 

@@ -16,6 +16,7 @@ from fastif.intervals import Interval, in_words, paired_interval
 from fastif.measuring.words import markdown
 from fastif.paper.endings import Ends, Group, with_rows_error
 from fastif.paper.figures_of_the_paper import CORRECTION_CLAIMS, GAINS, HANS_START
+from fastif.paper.joining import groups_of, whence
 from fastif.paper.verdicts import is_wide
 
 if TYPE_CHECKING:
@@ -228,14 +229,15 @@ def curvature_words(variants: Mapping[str, Any]) -> str:
 
 
 def _variants(result: Mapping[str, Any]) -> list[str]:
-    """Return what other ways to rank points changed, beside the first."""
-    variants = result.get("variants", {"changes": {}})
-    if not variants["changes"]:
-        return []
+    """Return what other ways to rank points changed, beside the first: a table for each run that they are from."""
+    return [part for run in groups_of(result) for part in _rankings(result, run)]
+
+
+def _rankings(result: Mapping[str, Any], run: Mapping[str, Any]) -> list[str]:
     group = {"part": OWN} if ALL not in result["walks"] else {"set": TEST, "part": TEST}
     pairs = (("helpful", START), ("helpful", "random"), ("helpful", "anchors"), ("harmful", START))
     lines = []
-    for name, rows in {"as the paper ranks, all models and repeats": result["changes"], **variants["changes"]}.items():
+    for name, rows in {"as the paper ranks, all models and repeats": result["changes"], **run["changes"]}.items():
         cells = [
             words(row)
             for measure in ("accuracy", "loss")
@@ -247,8 +249,8 @@ def _variants(result: Mapping[str, Any]) -> list[str]:
     names = [first if second == START else f"{first} - {second}" for first, second in pairs]
     columns = [*(f"accuracy, {name}" for name in names), *(f"loss, {name}" for name in names)]
     return [
-        "Other ways to rank points; from the second line on from the first model alone, "
-        f"{repeats_in_words(variants['repeats'])} with the same draws{curvature_words(variants)}:",
+        f"Other ways to rank points; from the second line on {whence(run)}, "
+        f"{repeats_in_words(run['repeats'])} with the same draws{curvature_words(run)}:",
         markdown(["", *columns, "accuracy on original data, helpful"], lines),
     ]
 

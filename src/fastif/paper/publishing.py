@@ -19,6 +19,7 @@ from fastif.errors import ConfigurationError, StoredFileError
 from fastif.files import replacing
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.harness import RESULT
+from fastif.paper.joining import joined, joins
 from fastif.paper.recall import ABSOLUTE
 from fastif.paper.simulatability import simulated
 from fastif.paper.visualization import by_point
@@ -63,12 +64,21 @@ def _read(path: Path, name: str) -> Result:
 
 def _publish_one(path: Path, directory: Path, name: str) -> None:
     about, file = _read(path, name), directory / f"{name}.json"
-    before = _read(file, name).get("figures", []) if file.is_file() else []
-    figures = _draw(name, about["result"], directory)
-    for old in set(before) - set(figures):
-        (directory / old).unlink(missing_ok=True)
+    before = _read(file, name) if file.is_file() else None
+    if joins(about):
+        if before is None:
+            raise ConfigurationError(
+                f"{path} has other ways to rank alone, and nothing of {name} is published in {directory} that they "
+                "could stand beside. Publish the experiment itself first."
+            )
+        made = joined(before, published(about))
+    else:
+        figures = _draw(name, about["result"], directory)
+        for old in set((before or {}).get("figures", [])) - set(figures):
+            (directory / old).unlink(missing_ok=True)
+        made = {**published(about), "figures": figures}
     with replacing(file) as temporary:
-        temporary.write_text(in_lines({**published(about), "figures": figures}) + "\n", encoding="utf-8")
+        temporary.write_text(in_lines(made) + "\n", encoding="utf-8")
 
 
 def _draw(name: str, result: Result, directory: Path) -> list[str]:

@@ -3,7 +3,7 @@
 Knows settings and variants; neither data nor what walks are compared by.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from fastif.paper.settings import CorrectionSettings
 from fastif.paper.variants import PAPERS, Variant
 
 SAME = "as the paper ranks, the same repeats"
+NOT_FINISHED = "Not finished, and so not in the table of other ways to rank: "
 UNRANKED: tuple[Kind, ...] = ("random", "anchors")
 Made = TypeVar("Made")
 
@@ -77,5 +78,13 @@ def finished(variants: Iterable[Variant], make: Callable[[Variant], Made]) -> tu
             found[variant.name] = make(variant)
         except UnfinishedError:
             missing.append(variant.name)
-    words = f"Not finished, and so not in the table of other ways to rank: {'; '.join(missing)}."
-    return found, [words] if missing else []
+    return found, not_finished(missing)
+
+
+def not_finished(names: Sequence[str]) -> list[str]:
+    """Return a note that names the rankings which a table lacks, if there are some.
+
+    >>> not_finished(["a", "b"])
+    ['Not finished, and so not in the table of other ways to rank: a; b.']
+    """
+    return [f"{NOT_FINISHED}{'; '.join(names)}."] if names else []

@@ -6,7 +6,9 @@ or for hundreds of points, the paper's damping is reached in fewer steps. `small
 numbers until a CPU answers each in minutes; `smoke` is for tests, on data that the project makes itself.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from fastif.errors import ConfigurationError
 from fastif.integrations.huggingface.recipe import Recipe
@@ -222,3 +224,30 @@ def settings_for(scale: str, base: str | None = None) -> Settings:
         raise ConfigurationError(f"there is no scale {scale!r}: choose one of {', '.join(SCALES)}.")
     made = SCALES[scale]
     return made if base is None else Settings(**{**vars(made), "base": base})
+
+
+def for_rankings(settings: Settings, experiment: str, names: Sequence[str]) -> Settings:
+    """Return settings in which an experiment walks from its first model alone, with some of the other rankings.
+
+    And with the paper's, to be compared with. Such a result joins one that is published and lacks them.
+
+    >>> made = for_rankings(settings_for("full"), "amazon", ["damping 50, our solver"]).amazon
+    >>> made.checkpoints, made.repeats, len(made.variants)
+    (1, 3, 1)
+    """
+    key = experiment.replace("-", "_")
+    own = getattr(settings, key, None)
+    if not isinstance(own, CorrectionSettings):
+        raise ConfigurationError(
+            f"{experiment} has no walks that could be ranked otherwise: --ranking is for correction-mnli, "
+            "augmentation-hans, augmentation-anli and amazon."
+        )
+    known = {variant.name: variant for variant in VARIANTS}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        choices = "; ".join(known)
+        raise ConfigurationError(f"there is no ranking {unknown[0]!r}: choose from {choices}.")
+    variants = tuple(variant for name, variant in known.items() if name in names)
+    repeats = min(own.repeats, own.variant_repeats)
+    made: dict[str, Any] = {key: replace(own, checkpoints=1, repeats=repeats, variants=variants, joins=True)}
+    return replace(settings, **made)

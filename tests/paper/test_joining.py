@@ -1,0 +1,109 @@
+"""Other ways to rank that were walked in a run of their own stand beside the result that lacks them, and say so."""
+
+import json
+
+import pytest
+
+from fastif.cli.app import run
+from fastif.errors import ConfigurationError
+from fastif.paper.experiments import EXPERIMENTS
+from fastif.paper.joining import groups_of, joined, joins, names_of
+from fastif.paper.publishing import published, read_published
+from fastif.paper.ranked_walks import NOT_FINISHED, SAME
+from fastif.paper.variants import ALL_POINTS, GRADIENT_DOT
+
+NAME = "augmentation-anli"
+DECAY = "weight decay in the gradients"
+
+
+@pytest.fixture(scope="module")
+def line():
+    return ["reproduce", NAME, "--scale", "smoke", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def out(line, tmp_path_factory):
+    """The whole experiment, and two of its rankings in runs of their own, one of them with another seed."""
+    out = tmp_path_factory.mktemp("joining")
+    alone = ["--ranking", ALL_POINTS.name]
+    assert run([*line, "-o", str(out / "whole")]) == 0
+    assert run([*line, *alone, "-o", str(out / "alone")]) == 0
+    assert run([*line, *alone, "--seed", "1", "-o", str(out / "other")]) == 0
+    return out
+
+
+def about(out, which):
+    return json.loads((out / which / NAME / "result.json").read_text())
+
+
+def test_rankings_alone_are_walked_as_in_the_whole_experiment(out):
+    whole, alone = about(out, "whole"), about(out, "alone")
+    assert joins(alone)
+    assert not joins(whole)
+    assert list(alone["result"]["variants"]["changes"]) == [SAME, ALL_POINTS.name]
+    for name, rows in alone["result"]["variants"]["changes"].items():
+        assert rows == whole["result"]["variants"]["changes"][name]
+
+
+def test_they_join_a_result_that_lacks_them(out, tmp_path, capsys):
+    lacking = about(out, "whole")
+    rows = lacking["result"]["variants"]["changes"]
+    for name in (ALL_POINTS.name, DECAY):
+        del rows[name]
+    lacking["result"]["notes"] = ["a note", f"{NOT_FINISHED}{ALL_POINTS.name}; {DECAY}."]
+    page, directory = tmp_path / "paper.md", tmp_path / "paper"
+    directory.mkdir()
+    (directory / f"{NAME}.json").write_text(json.dumps({**published(lacking), "figures": ["a.png"]}))
+    for _ in range(2):  # published twice it is there once
+        assert run(["reproduce", "page", str(out / "alone"), "-o", str(page)]) == 0
+        capsys.readouterr()
+        found = read_published(directory)[NAME]
+        assert [names_of(each) for each in groups_of(found["result"])][1:] == [[ALL_POINTS.name]]
+        assert found["result"]["notes"] == ["a note", f"{NOT_FINISHED}{DECAY}."]
+        assert found["figures"] == ["a.png"]  # those of the whole experiment
+        assert found["models"] == published(lacking)["models"]
+    words = page.read_text()
+    assert "in a later run (" in words
+    assert f"from the same first model alone (nli-3, weights {lacking['models'][0]['weights_sha256'][:12]})" in words
+    assert words.count(f"| {SAME} |") == 2  # the paper's ranking of each run
+
+
+def test_a_model_of_other_weights_is_named_as_another(out):
+    whole, alone = about(out, "whole"), about(out, "alone")
+    alone["models"][0]["weights_sha256"] = "f" * 64
+    table = EXPERIMENTS[NAME].table(joined(whole, alone)["result"])
+    assert "from another training of the first model alone (nli-3, weights ffffffffffff)" in table
+
+
+def test_a_ranking_that_is_made_anew_replaces_the_one_that_joined_before(out):
+    whole, alone = about(out, "whole"), about(out, "alone")
+    both = about(out, "alone")
+    both["result"]["variants"]["changes"][DECAY] = whole["result"]["variants"]["changes"][DECAY]
+    found = joined(joined(whole, both), alone)
+    assert [names_of(each) for each in groups_of(found["result"])][1:] == [[DECAY], [ALL_POINTS.name]]
+
+
+def test_results_that_were_asked_for_otherwise_are_refused(out):
+    with pytest.raises(ConfigurationError, match="asked for otherwise: data, seed differ"):
+        joined(about(out, "whole"), about(out, "other"))
+
+
+def test_nothing_is_joined_to_nothing(out, tmp_path, capsys):
+    assert run(["reproduce", "page", str(out / "alone"), "-o", str(tmp_path / "paper.md")]) != 0
+    assert "Publish the experiment itself first" in capsys.readouterr().err
+    assert not (tmp_path / "paper.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "ranking", "words"),
+    [
+        ("recall", GRADIENT_DOT.name, "recall has no walks that could be ranked otherwise"),
+        ("all", GRADIENT_DOT.name, "all has no walks"),
+        (NAME, "by luck", "there is no ranking 'by luck': choose from gradient dot product; damping 50"),
+    ],
+)
+def test_rankings_that_are_none(name, ranking, words, tmp_path, capsys):
+    line = ["reproduce", name, "--scale", "smoke", "--ranking", ranking, "-o", str(tmp_path / "out")]
+    assert run(line) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
