@@ -41,6 +41,8 @@ def limited(budget: int | None, device: torch.device) -> Iterator[None]:
     total = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
     try:
         if total:
+            if torch.cuda.memory_reserved(device) > budget:
+                torch.cuda.empty_cache()  # what torch holds from before is given out in spite of a bound
             torch.cuda.set_per_process_memory_fraction(min(1.0, budget / total), device)
         yield
     finally:

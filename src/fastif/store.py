@@ -27,6 +27,7 @@ from safetensors.torch import load_file, save_file
 from fastif.errors import ConfigurationError, StoredFileError
 from fastif.files import json_sha256, remove_left_behind, replacing, sha256
 from fastif.keeping import Tensors, content_sha256
+from fastif.locks import take_lock
 from fastif.version import __version__
 
 FORMAT = "fastif.run"
@@ -320,7 +321,7 @@ def _locked(directory: Path) -> Iterator[None]:
         # closed below, and the lock with it; without a buffer, which a full disk would have it write once more then
         file = open(directory / LOCK, "ab+", buffering=0)  # noqa: SIM115
     try:
-        _take_lock(file.fileno())
+        take_lock(file.fileno())
     except OSError as error:
         file.seek(0)
         holder = file.read().decode(errors="replace").strip()
@@ -337,17 +338,6 @@ def _locked(directory: Path) -> Iterator[None]:
         yield
     finally:
         file.close()
-
-
-def _take_lock(handle: int) -> None:
-    if os.name == "nt":
-        import msvcrt
-
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
-    else:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextlib.contextmanager

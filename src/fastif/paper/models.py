@@ -21,6 +21,7 @@ from fastif.integrations.huggingface import Recipe, TextClassifier, TextExamples
 from fastif.integrations.huggingface.packaged import resolve
 from fastif.integrations.huggingface.record import RECORD
 from fastif.integrations.tables import TextTable
+from fastif.locks import in_line
 from fastif.paper.accuracy import TITLE, accuracy_tables
 from fastif.paper.data import Data
 from fastif.paper.made_up import save_tiny_base
@@ -149,7 +150,9 @@ class TaskModels:
             request = {"base": self.settings.base, "recipe": knobs, "train": table_sha256(table)}
             path = self.directory / name
             if not (path / RECORD).is_file():
-                self._train(path, table, recipe, measured or {}, request)
+                with in_line(self.directory / f".{name}.lock", lambda: self.note(f"Another command trains {name}.")):
+                    if not (path / RECORD).is_file():
+                        self._train(path, table, recipe, measured or {}, request)
             self._open[name] = self._load(name, path, table, request)
         return self._open[name]
 
