@@ -28,6 +28,7 @@ from fastif.errors import ConfigurationError, StoredFileError
 from fastif.files import json_sha256, remove_left_behind, replacing, sha256
 from fastif.keeping import Tensors, content_sha256
 from fastif.locks import take_lock
+from fastif.origin import located
 from fastif.version import __version__
 
 FORMAT = "fastif.run"
@@ -36,6 +37,7 @@ RUNNING, COMPLETE = "running", "complete"
 DESCRIPTION = "run.json"
 PARTS = "parts"
 LOCK = ".lock"
+ORIGIN = "origin"  # of a request whose arguments have relative names: where these begin, as seen from the run
 DIFFERENCES = 5  # between two requests, that a message lists
 
 
@@ -97,6 +99,12 @@ class RunStore:
     def request(self) -> dict[str, Any]:
         """What the run was asked to do."""
         return dict(self._description["request"])
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the command that made the run, with names of files as they are in the present directory."""
+        request = self._description["request"]
+        return located(request.get("arguments") or {}, self.path, request.get(ORIGIN))
 
     @property
     def is_complete(self) -> bool:
@@ -251,6 +259,8 @@ def _odd(description: Mapping[str, Any]) -> str | None:
     for name in asked if any(name in request for name in asked) else ():
         if not isinstance(request.get(name), dict):
             return f"{name!r} of its request is not there, or no object"
+    if not isinstance(request.get(ORIGIN, ""), str):
+        return f"{ORIGIN!r} of its request is no directory"
     return None
 
 

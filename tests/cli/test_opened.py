@@ -106,3 +106,24 @@ def test_arguments_that_a_run_lacks_are_named(
     (tmp_path / "why" / "run.json").write_text(json.dumps(description))
     assert run([command, str(tmp_path / "why"), *_line(command, folder)]) == 1
     assert "does not say with which device, train the run was made" in capsys.readouterr().err
+
+
+def test_a_run_with_relative_names_is_gone_on_from_anywhere_and_can_be_moved(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = tmp_path / "project"
+    (project / "models").mkdir(parents=True)
+    shutil.copytree(folder / "model", project / "models" / "a")
+    for name in ("train.csv", "query.csv"):
+        shutil.copy(folder / name, project / name)
+    monkeypatch.chdir(project)
+    given = ["explain", "models/a", "--train", "train.csv", "--query", "query.csv", "-o", "runs/why"]
+    assert run(given) == 0
+    moved = project.rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    assert run(["rerun", "moved/runs/why"]) == 0
+    assert "byte for byte" in capsys.readouterr().out
+    assert run(["recall", "moved/runs/why", "--k", "5"]) == 0
+    monkeypatch.chdir(moved)
+    assert run(given) == 0  # is the same request
+    assert "finished run of the same request" in capsys.readouterr().err

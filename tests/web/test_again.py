@@ -16,7 +16,7 @@ LEFT_OUT = {"limit", "device"}  # a run holds only the rows that were drawn; whe
 def again(folder: Path, recipe: Recipe, **known: Any) -> Again:
     told = {"base": "minilm", "learning_rate": 1e-3, "recipe": asdict(recipe), **known}
     (folder / RECORD).write_text(json.dumps(told))
-    return Again.of({"arguments": {"model": str(folder)}}, pair=False)
+    return Again.of({"model": str(folder)}, pair=False)
 
 
 def test_the_knobs_are_those_of_the_command() -> None:

@@ -27,7 +27,7 @@ def apply(
     check_place(out, force=force, inputs=[marks])
     rows, counts = marked_rows(run, marks)
     write_rows(out, rows, to_train_on=True)
-    again = Again.of(RunStore.read(run).request, pair="text_pair" in rows[0])
+    again = Again.of(RunStore.read(run).arguments, pair="text_pair" in rows[0])
     command = again.command(str(out))
     told = {"file": str(out), "rows": len(rows), **{name: counts[name] for name in ACTIONS}, "command": command}
     if as_json:

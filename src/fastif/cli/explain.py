@@ -25,9 +25,10 @@ from fastif.errors import ConfigurationError, StoredFileError
 from fastif.integrations.huggingface import TextClassifier
 from fastif.integrations.tables import TextTable, table_of
 from fastif.keeping import Keep, nothing_kept
+from fastif.origin import origin_of
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress
-from fastif.store import DESCRIPTION, RunStore
+from fastif.store import DESCRIPTION, ORIGIN, RunStore
 
 BATCH_SIZE = {"cpu": 64}  # on a GPU as many as its memory holds
 NOT_RECORDED = ("out", "as_json", "nproc")  # what the result does not depend on
@@ -127,7 +128,7 @@ def explain(
 
 def recorded(store: RunStore) -> dict[str, Any]:
     """Return the arguments that a run was made with, by the names that they have in Python."""
-    found: dict[str, Any] = store.request["arguments"]
+    found = store.arguments
     missing = inspect.signature(explain).parameters.keys() - {*found, *NOT_RECORDED}
     if missing:
         raise StoredFileError(
@@ -135,7 +136,7 @@ def recorded(store: RunStore) -> dict[str, Any]:
             "that it cannot be gone on from: it was edited, or another version of fastif made it. Run fastif explain "
             "again, into a new directory."
         )
-    return dict(found)
+    return found
 
 
 def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> dict[str, Any] | None:
@@ -188,7 +189,9 @@ def _performed(
     if out is None:
         return work(nothing_kept, None)[0]
     read = {"model": model.weights_sha256(), "train": table.sha256, "queries": asked.sha256}
-    request = {"command": "explain", "arguments": plain_arguments(arguments), "read": read}
+    plain = plain_arguments(arguments)
+    origin = origin_of(plain, out)
+    request = {"command": "explain", "arguments": plain, "read": read, **({ORIGIN: origin} if origin else {})}
     return _into_run(out, request, table, work, team)
 
 

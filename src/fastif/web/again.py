@@ -48,9 +48,9 @@ class Again:
     own_dev: bool = False
 
     @classmethod
-    def of(cls, request: Mapping[str, Any], *, pair: bool) -> "Again":
-        """Read what is known of the training of a run's model."""
-        model = str((request.get("arguments") or {}).get("model") or "MODEL")
+    def of(cls, arguments: Mapping[str, Any], *, pair: bool) -> "Again":
+        """Read what is known of the training of a run's model, from the arguments that the run was made with."""
+        model = str(arguments.get("model") or "MODEL")
         record = _record(Path(model) / RECORD)
         recipe = record.get("recipe") or {}
         known = {**recipe, "learning_rate": record.get("learning_rate")}

@@ -160,7 +160,7 @@ def _about(content: RunContent) -> dict[str, Any]:
 
 def _again(content: RunContent) -> dict[str, Any]:
     """Return how marks are applied and the model trained again."""
-    again = Again.of(content.request, pair=any("text_pair" in row for row in content.train))
+    again = Again.of(content.arguments, pair=any("text_pair" in row for row in content.train))
     apply = f"fastif apply {shlex.quote(content.place)} {MARKS} -o {MARKED}"
     python = again.python(content.place, MARKS)
     return {"apply": apply, "train": again.command(MARKED), "python": python, "hint": again.hint}

@@ -28,7 +28,7 @@ class RunContent:
         explanation: what was told of the queries.
         scores: of all candidates for all queries.
         train: a row for each training example: text, and where there are such: text_pair, label, slice, line.
-        request: what the run was asked to do.
+        arguments: that the run was made with.
         suspects: the rows of `fastif audit`, where there are any.
         story: what is told of the run, where somebody wrote it.
     """
@@ -38,7 +38,7 @@ class RunContent:
     explanation: Mapping[str, Any]
     scores: Scores
     train: Sequence[Row]
-    request: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     suspects: Sequence[Row] = field(default_factory=list)
     story: Story | None = None
 
@@ -58,4 +58,4 @@ def read_run(path: Path, *, audit: Path | None = None) -> RunContent:
         raise StoredFileError(f"{path} has scores of more training examples than the {len(train)} that it keeps.")
     suspects = [] if audit is None else read_rows(audit, "a list of fastif audit (csv or jsonl)")
     name, story = path.resolve().name, read_story(path)
-    return RunContent(name, str(path), explanation, scores, train, store.request, suspects, story)
+    return RunContent(name, str(path), explanation, scores, train, store.arguments, suspects, story)
