@@ -206,7 +206,7 @@ class Explainer:
         """Return what the model would say of each training example had it not been trained on it, from one pass.
 
         A Newton step away from the trained weights (left_out.py), with the curvature that `self_influence_with_error`
-        takes. `summarise` makes of a few examples what is to be kept of each, tensors by name.
+        takes. `summarise` makes tensors by name of some examples, NaN where the outputs of one end before the longest.
         """
         self._decay.require_loss_alone("leaving out")
         self._check_weights()
