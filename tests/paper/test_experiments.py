@@ -42,6 +42,7 @@ from fastif.paper.publishing import SLIM
 from fastif.paper.scales import settings_for
 from fastif.paper.scored import Search, System
 from fastif.paper.solver_settings import SolverSettings
+from fastif.paper.unfinished import NOT_FINISHED
 from fastif.paper.variants import VARIANTS
 from fastif.paper.verdicts import most_rows_error
 from fastif.store import RunStore
@@ -596,6 +597,25 @@ def test_walks_of_two_checkpoints_are_compared_by_their_means(name, tmp_path):
     ends = [one["loss"][-1][0] - one["loss"][0][0] for one in helpful]
     each = paired_interval([sum(ends[:2]) / 2, sum(ends[2:]) / 2], [0.0, 0.0])
     assert (row["mean"], row["low"], row["high"]) == pytest.approx((each.mean, each.low, each.high))
+
+
+def test_hvp_is_made_of_what_was_finished_without_the_other_ways_to_solve(laboratory, results, tmp_path):
+    whole, every = results("hvp")["result"], laboratory.settings.hvp.variants
+    shutil.copytree(laboratory.out / "models", tmp_path / "models")
+    fewer = replace(laboratory.settings, hvp=replace(laboratory.settings.hvp, variants=every[:2]))
+    unfinished = Laboratory(tmp_path, laboratory.settings, stops_here=True)
+    with RunStore.begin(tmp_path / "hvp", unfinished._request(hvp)) as store:
+        hvp.run(Laboratory(tmp_path, fewer).context(store))
+    path = unfinished.run(hvp).path
+    result = json.loads((path / "result.json").read_text())["result"]
+    own, others = ({row["way"] for row in rows} for rows in (whole["variants"], result["variants"]))
+    assert own - others == {each.name for each in every[2:]} != set()
+    (note,) = result["notes"]
+    assert note == f"{NOT_FINISHED}solve: {'; '.join(each.name for each in every[2:])}."
+    assert note in (path / "table.md").read_text()
+    result = json.loads((Laboratory(tmp_path, laboratory.settings).run(hvp).path / "result.json").read_text())["result"]
+    assert {row["way"] for row in result["variants"]} == own
+    assert not result["notes"]
 
 
 def test_repeats_from_one_model_are_not_taken_for_other_models(results):

@@ -9,7 +9,8 @@ from fastif.errors import ConfigurationError
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.joining import groups_of, joined, joins, names_of
 from fastif.paper.publishing import published, read_published
-from fastif.paper.ranked_walks import NOT_FINISHED, SAME
+from fastif.paper.ranked_walks import SAME
+from fastif.paper.unfinished import not_finished
 from fastif.paper.variants import ALL_POINTS, GRADIENT_DOT
 
 NAME = "augmentation-anli"
@@ -50,7 +51,7 @@ def test_they_join_a_result_that_lacks_them(out, tmp_path, capsys):
     rows = lacking["result"]["variants"]["changes"]
     for name in (ALL_POINTS.name, DECAY):
         del rows[name]
-    lacking["result"]["notes"] = ["a note", f"{NOT_FINISHED}{ALL_POINTS.name}; {DECAY}."]
+    lacking["result"]["notes"] = ["a note", *not_finished([ALL_POINTS.name, DECAY])]
     page, directory = tmp_path / "paper.md", tmp_path / "paper"
     directory.mkdir()
     (directory / f"{NAME}.json").write_text(json.dumps({**published(lacking), "figures": ["a.png"]}))
@@ -59,7 +60,7 @@ def test_they_join_a_result_that_lacks_them(out, tmp_path, capsys):
         capsys.readouterr()
         found = read_published(directory)[NAME]
         assert [names_of(each) for each in groups_of(found["result"])][1:] == [[ALL_POINTS.name]]
-        assert found["result"]["notes"] == ["a note", f"{NOT_FINISHED}{DECAY}."]
+        assert found["result"]["notes"] == ["a note", *not_finished([DECAY])]
         assert found["figures"] == ["a.png"]  # those of the whole experiment
         assert found["models"] == published(lacking)["models"]
     words = page.read_text()

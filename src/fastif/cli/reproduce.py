@@ -85,8 +85,8 @@ def reproduce(
         typer.Option(
             "--stop-here",
             help="Train nothing, take no step: make the result of a killed run of what was finished. Of corrections, "
-            "augmentations and amazon, other ways to rank that were not are left out, and named. Without it, the "
-            "command goes on.",
+            "augmentations and amazon, other ways to rank that were not are left out, and named; of hvp, other ways "
+            "to solve. Without it, the command goes on.",
             rich_help_panel=options.RUN,
         ),
     ] = False,

@@ -25,8 +25,9 @@ from fastif.paper.endings import Ends, Group, ends_of, joined, with_rows_error
 from fastif.paper.figures_of_the_paper import AMAZON, AMAZON_CLAIM
 from fastif.paper.joining import groups_of, whence
 from fastif.paper.models import TaskModel
-from fastif.paper.ranked_walks import SAME, Ranking, finished, with_unranked
+from fastif.paper.ranked_walks import SAME, Ranking, with_unranked
 from fastif.paper.settings import CorrectionSettings, Model, Settings
+from fastif.paper.unfinished import finished
 from fastif.paper.variants import GRADIENT_DOT, Variant
 from fastif.paper.variants import PAPERS as PAPERS_RANKING
 

@@ -22,9 +22,10 @@ from fastif.paper.context import Context
 from fastif.paper.data import Data, check_no_shared_premise
 from fastif.paper.endings import Ends, ends_of, joined
 from fastif.paper.models import TaskModel
-from fastif.paper.ranked_walks import SAME, Ranking, finished, with_unranked
+from fastif.paper.ranked_walks import SAME, Ranking, with_unranked
 from fastif.paper.settings import CorrectionSettings, Model, Settings
 from fastif.paper.sources import CONSTITUENT, LEXICAL, SUBSEQUENCE
+from fastif.paper.unfinished import finished
 from fastif.paper.variants import PAPERS, Variant
 
 if TYPE_CHECKING:

@@ -50,13 +50,15 @@ def run(context: Context) -> dict[str, Any]:
         gradients = operator_of(explainer).jacobian.gradients(every, model.classifier.losses)
         measured, converged = _every_query(context, operator_of(explainer), gradients)
     solved = {"gradients": gradients, "papers": converged}
+    variants, missing = solved_variants.solve_variants(context, model, data, every, **solved)
     kinds = [RIGHT if flag else WRONG for flag in points.right.tolist()]
     return {
         "damping": wanted.solver.damping,
         "examples": len(data),
         "points": points.as_json(),
         "rows": [{**row, "prediction": kinds[row["query"]]} for row in measured],
-        "variants": solved_variants.solve_variants(context, model, data, every, **solved),
+        "variants": variants,
+        "notes": missing,
     }
 
 
@@ -230,7 +232,7 @@ def table(result: dict[str, Any]) -> str:
         f"damping {result['damping']:g}. The T repeats go through the device as one batch{_untimed(rows)}."
     )
     parts = [markdown(["paper", "where", "ours"], claims), markdown(columns, settings), note]
-    return "\n\n".join([*parts, *solved_variants.table(result.get("variants", []))])
+    return "\n\n".join([*parts, *solved_variants.table(result.get("variants", [])), *result.get("notes", [])])
 
 
 def _untimed(rows: list[Row]) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastif.errors import ConfigurationError
-from fastif.paper.ranked_walks import NOT_FINISHED, SAME, not_finished
+from fastif.paper.ranked_walks import SAME
+from fastif.paper.unfinished import NOT_FINISHED, not_finished
 
 Result = dict[str, Any]
 CHANGES = ("changes", "comparisons")  # what the rows of a ranking are called, in corrections and in amazon

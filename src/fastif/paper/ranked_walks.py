@@ -3,19 +3,17 @@
 Knows settings and variants; neither data nor what walks are compared by.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from fastif.apps.iteration import KINDS, Courses, Kind, Plan
-from fastif.paper.context import Context, UnfinishedError
+from fastif.paper.context import Context
 from fastif.paper.settings import CorrectionSettings
 from fastif.paper.variants import PAPERS, Variant
 
 SAME = "as the paper ranks, the same repeats"
-NOT_FINISHED = "Not finished, and so not in the table of other ways to rank: "
 UNRANKED: tuple[Kind, ...] = ("random", "anchors")
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -64,27 +62,3 @@ def with_unranked(papers: Courses, other: Courses, repeats: int) -> Courses:
     """
     kept: Mapping[Kind, Any] = {kind: each[:repeats] for kind, each in other.courses.items()}
     return replace(other, courses={**kept, **{kind: papers.courses[kind][:repeats] for kind in UNRANKED}})
-
-
-def finished(variants: Iterable[Variant], make: Callable[[Variant], Made]) -> tuple[dict[str, Made], list[str]]:
-    """Return what was made of each variant by its name, and a note of those that are not finished.
-
-    Without --stop-here there are none of these, as what is missing is made.
-    """
-    found: dict[str, Made] = {}
-    missing: list[str] = []
-    for variant in variants:
-        try:
-            found[variant.name] = make(variant)
-        except UnfinishedError:
-            missing.append(variant.name)
-    return found, not_finished(missing)
-
-
-def not_finished(names: Sequence[str]) -> list[str]:
-    """Return a note that names the rankings which a table lacks, if there are some.
-
-    >>> not_finished(["a", "b"])
-    ['Not finished, and so not in the table of other ways to rank: a; b.']
-    """
-    return [f"{NOT_FINISHED}{'; '.join(names)}."] if names else []

@@ -16,6 +16,7 @@ from fastif.measuring.engine import gradients_for, operator_of, solver_of, worki
 from fastif.measuring.words import markdown
 from fastif.paper.context import Context
 from fastif.paper.models import TaskModel
+from fastif.paper.unfinished import finished
 from fastif.paper.variants import Variant, damping_in_words
 from fastif.solvers import ConjugateGradient, PreparedSolver
 from fastif.vectors import Block
@@ -26,8 +27,10 @@ GRADIENT, PAPERS = "the gradient itself, no solve", "the paper's"
 
 def solve_variants(
     context: Context, model: TaskModel, data: Examples, points: Batch, *, gradients: Block, papers: Block
-) -> list[Row]:
-    """Return a row for each way to solve: its cosines with the gradient and with the paper's solution, by point.
+) -> tuple[list[Row], list[str]]:
+    """Return a row for each way to solve, and a note of those that are not finished.
+
+    A row has the cosines of a solution with the gradient and with the paper's solution, by point.
 
     Args:
         context: of the experiment.
@@ -39,7 +42,7 @@ def solve_variants(
     """
     wanted = context.settings.hvp
     if not wanted.variants:
-        return []
+        return [], []
     solver = f"hessian, conjugate gradients on {len(data):,} examples"
     rows = [
         _row(GRADIENT, None, gradients, gradients, papers, how="-"),
@@ -55,7 +58,12 @@ def solve_variants(
         how = f"{operator_of(explainer).kind}, {solver.description}"
         return _row(variant.name, damping, solution, gradients, papers, how=how)
 
-    return rows + [context.part(f"solved, {variant.name}", partial(solved, variant)) for variant in wanted.variants]
+    made, missing = finished(
+        wanted.variants,
+        lambda variant: context.part(f"solved, {variant.name}", partial(solved, variant)),
+        what="solve",
+    )
+    return [*rows, *made.values()], missing
 
 
 def _to_the_end(explainer: fastif.Explainer, variant: Variant, damping: float) -> tuple[PreparedSolver, float]:

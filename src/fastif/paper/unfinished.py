@@ -1,0 +1,39 @@
+"""What a result lacks that was put together with --stop-here: beside the paper's own part, ways that were not finished.
+
+Knows variants by their names.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from fastif.paper.context import UnfinishedError
+from fastif.paper.variants import Variant
+
+NOT_FINISHED = "Not finished, and so not in the table of other ways to "
+Made = TypeVar("Made")
+
+
+def finished(
+    variants: Iterable[Variant], make: Callable[[Variant], Made], what: str = "rank"
+) -> tuple[dict[str, Made], list[str]]:
+    """Return what was made of each variant by its name, and a note of those that are not finished.
+
+    Without --stop-here there are none of these, as what is missing is made.
+    """
+    found: dict[str, Made] = {}
+    missing: list[str] = []
+    for variant in variants:
+        try:
+            found[variant.name] = make(variant)
+        except UnfinishedError:
+            missing.append(variant.name)
+    return found, not_finished(missing, what)
+
+
+def not_finished(names: Sequence[str], what: str = "rank") -> list[str]:
+    """Return a note that names the ways which a table lacks, if there are some.
+
+    >>> not_finished(["a", "b"])
+    ['Not finished, and so not in the table of other ways to rank: a; b.']
+    """
+    return [f"{NOT_FINISHED}{what}: {'; '.join(names)}."] if names else []
