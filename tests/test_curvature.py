@@ -332,6 +332,25 @@ def test_a_hook_that_changes_gradients_is_noticed(scale: float) -> None:
     assert "Try curvature" not in str(caught.value)  # it is Gauss-Newton's already
 
 
+def test_a_hook_that_changes_gradients_is_noticed_without_curvature() -> None:
+    torch.manual_seed(0)
+    data = (torch.rand(50, 16), torch.randint(0, 3, (50,)))
+    explainer = fastif.Explainer(fastif.TorchModel(Hooked(), loss="cross_entropy"), data, solver=fastif.Identity())
+    for work in (lambda: explainer.scores(data), explainer.self_influence):
+        with pytest.raises(ModelError, match="hooks that change gradients"):
+            work()
+
+
+@pytest.mark.parametrize("sure", [1.0, 30.0, 100.0, 1e4])
+def test_gradients_of_a_sure_softmax_are_not_taken_for_wrong(sure: float) -> None:
+    torch.manual_seed(0)
+    x, module = torch.randn(50, 8), nn.Linear(8, 3)
+    with torch.no_grad():
+        module.weight.mul_(sure)
+    y = module(x).argmax(dim=1)
+    CurvatureOperator(fastif.TorchModel(module, loss="cross_entropy"), fastif.Examples((x, y))).check_gradients()
+
+
 def test_rounding_is_not_taken_for_a_wrong_derivative() -> None:
     """A softmax that is sure of itself, on raw inputs, leaves nothing of H but the rounding of its terms."""
     for seed in (17, 32):

@@ -85,6 +85,34 @@ def test_a_front_without_a_row_for_each_example_runs_each_time(name: str) -> Non
     assert relative_error(seen, oracles.influence(gradients[:2], matrix, gradients, 0.1)) < 1e-6
 
 
+class InPlace(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(5, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x.mul_(2.0))  # a hidden state: plain torch trains this
+
+
+@pytest.mark.parametrize("solver", [fastif.Exact(), fastif.Identity()], ids=["exact", "identity"])
+def test_stored_states_stay_as_they_are_where_the_next_part_writes_in_place(solver: Any) -> None:
+    torch.manual_seed(5)
+    module = nn.Sequential(nn.Linear(5, 5), nn.Tanh(), InPlace(), nn.Tanh(), nn.Linear(4, 3)).double()
+    module[0].requires_grad_(False)
+    x = torch.randn(N, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    data = (x, torch.arange(N) % 3)
+
+    def numbers(**options: Any) -> list[Tensor]:
+        model = fastif.TorchModel(module, loss="cross_entropy")
+        explainer = fastif.Explainer(model, data, solver=solver, damping=0.05, **options)
+        assert model.prefix is not None
+        scores = explainer.scores((x[:2], data[1][:2])).values
+        return [scores, explainer.self_influence(), explainer.left_out()["losses_without"]]
+
+    for seen, expected in zip(numbers(), numbers(prefix_cache=None), strict=True):
+        assert relative_error(seen, expected) < 1e-12
+
+
 class Shifted(nn.Module):
     """Adds whatever number it finds in its setting."""
 

@@ -209,6 +209,31 @@ def test_a_loss_that_bends_both_ways_has_rows_of_both_signs() -> None:
     assert relative_error(vectors.flatten(product_by_rows(operator.jacobian, batch, block)), expected) < 1e-12
 
 
+def policy_gradient(positions: tuple[int, ...] = ()) -> tuple[nn.Module, tuple[Tensor, Tensor]]:
+    torch.manual_seed(0)
+    classes = F.one_hot(torch.randint(0, 3, (20, *positions)), 3).double().movedim(-1, 1)
+    advantages = torch.randn(20, 1, *positions, dtype=torch.float64)
+    module = nn.Sequential(nn.Linear(5, 3 * max(1, *positions, 1)), nn.Unflatten(1, (3, *positions)))
+    return module.double(), (torch.randn(20, 5, dtype=torch.float64), advantages * classes)
+
+
+@pytest.mark.parametrize("positions", [(), (4,)], ids=["one class each", "one at each position"])
+def test_a_softmax_that_bends_downwards_loses_no_row(positions: tuple[int, ...]) -> None:
+    """Targets that add up to less than zero, as advantages of a policy gradient do."""
+    module, data = policy_gradient(positions)
+    names = oracles.parameter_names(module)
+    expected = oracles.dense_ggn(module, names, "cross_entropy", data)
+    values = torch.linalg.eigvalsh(expected)
+    assert values[0] < -0.01 < 0.01 < values[-1]
+    model = fastif.TorchModel(module, loss="cross_entropy")
+    batch = model.place(fastif.Examples(data).batch(range(20)))
+    total = torch.zeros_like(expected)
+    for rows, signs in Jacobian(model, batch).signed_rows(batch):
+        flat = vectors.flatten(rows)
+        total += flat.T @ (signs[:, None] * flat)
+    assert relative_error(total / 20, expected) < 1e-10
+
+
 def test_a_loss_that_does_not_bend_has_no_rows() -> None:
     model = fastif.TorchModel(nn.Linear(3, 2).double(), loss=lambda outputs, _: outputs.sum(dim=1))
     batch = model.place(fastif.Examples((torch.randn(6, 3), torch.zeros(6))).batch(range(6)))

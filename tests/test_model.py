@@ -12,7 +12,8 @@ import fastif
 from fastif.derivatives import gradients
 from fastif.errors import ConfigurationError, LossError, ModelError, NonFiniteError
 from fastif.losses import NamedLoss, negative_margin
-from tests.problems import CASE_NAMES, CORE_NAMES, case, model_of
+from tests import oracles
+from tests.problems import CASE_NAMES, CORE_NAMES, case, model_of, relative_error
 
 
 class State:
@@ -274,9 +275,67 @@ def test_a_module_that_cannot_work_says_why() -> None:
         (lambda: lambda x: x, "nn.Module"),
         (lambda: torch.jit.trace(nn.Linear(2, 2), torch.zeros(1, 2)), "scripted"),
         (lambda: nn.Sequential(nn.LazyLinear(3)), "Run the module once"),
+        (lambda: nn.Linear(2, 2, device="meta"), "weight is on the meta device"),
     ):
         with pytest.raises(ModelError, match=word):
             fastif.TorchModel(make(), loss="cross_entropy")
+
+
+class Neighbours(nn.Module):
+    """A layer of a graph network, whose matrix is a sparse constant."""
+
+    def __init__(self, as_buffer: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.lower, self.upper = nn.Linear(5, 5).double(), nn.Linear(5, 3).double()
+        matrix = (torch.rand(5, 5) > 0.5).double().to_sparse()
+        if as_buffer:
+            self.register_buffer("matrix", matrix)
+        else:
+            self.matrix = matrix
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.upper(torch.sparse.mm(self.matrix, self.lower(x).T).T)
+
+
+@pytest.mark.parametrize("as_buffer", [True, False])
+def test_a_sparse_constant_of_the_module_is_left_alone(as_buffer: bool) -> None:
+    module, x, y = Neighbours(as_buffer), torch.randn(20, 5, dtype=torch.float64), torch.arange(20) % 3
+    explainer = fastif.Explainer(fastif.TorchModel(module, loss="cross_entropy"), (x, y), damping=0.1)
+    seen = explainer.scores((x[:2], y[:2])).values
+    names = oracles.parameter_names(module)
+    gradients = oracles.per_example_gradients(module, names, "cross_entropy", (x, y))
+    matrix = oracles.dense_ggn(module, names, "cross_entropy", (x, y))
+    assert relative_error(seen, oracles.influence(gradients[:2], matrix, gradients, 0.1)) < 1e-6
+
+
+def test_a_sparse_constant_that_was_changed_is_seen() -> None:
+    module, x, y = Neighbours(as_buffer=True), torch.randn(20, 5, dtype=torch.float64), torch.arange(20) % 3
+    explainer = fastif.Explainer(fastif.TorchModel(module, loss="cross_entropy"), (x, y), damping=0.1)
+    explainer.scores((x[:2], y[:2]))
+    module.matrix = module.matrix * 2
+    with pytest.raises(ModelError, match="seen in matrix"):
+        explainer.scores((x[:2], y[:2]))
+
+
+def test_weights_that_were_made_in_inference_mode_can_be_differentiated() -> None:
+    torch.manual_seed(0)
+    with torch.inference_mode():
+        made = nn.Linear(4, 3)
+    same = nn.Linear(4, 3)
+    same.load_state_dict({name: tensor.clone() for name, tensor in made.state_dict().items()})
+    x, y = torch.randn(9, 4), torch.arange(9) % 3
+    one, other = (
+        fastif.Explainer(fastif.TorchModel(module, loss="cross_entropy"), (x, y), damping=0.1).scores((x, y)).values
+        for module in (made, same)
+    )
+    assert torch.equal(one, other)
+
+
+def test_a_loss_without_a_derivative_is_refused() -> None:
+    model = fastif.TorchModel(nn.Linear(2, 2), loss=lambda outputs, targets: outputs.argmax(dim=1) != targets)
+    with pytest.raises(LossError, match="bool numbers, which have no derivative"):
+        fastif.Explainer(model, (torch.zeros(3, 2), torch.zeros(3).long()))
 
 
 def test_outputs_that_are_no_tensor_are_refused() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import fastif
-from fastif.errors import ModelError
+from fastif.errors import DataError, ModelError
 from fastif.snapshot import changed, differing, snapshot
 
 X, Y = torch.randn(40, 4, generator=torch.Generator().manual_seed(1)), torch.arange(40) % 3
@@ -148,6 +148,16 @@ def test_any_changed_number_of_any_kind_of_tensor_is_seen(dtype: torch.dtype) ->
             other = tensor.contiguous().clone()
             other.view(-1)[place] = other.view(-1)[place] == 0
             assert changed(before, snapshot({}, {"table": other})) == ["table"]
+
+
+def test_data_that_was_written_to_is_refused() -> None:
+    for column in (0, 1):
+        data = X.clone(), Y.clone()
+        explainer = fastif.Explainer(fastif.TorchModel(network(), loss="cross_entropy"), data, damping=0.05)
+        explainer.scores((X[:2], Y[:2]))
+        data[column][3] = 1
+        with pytest.raises(DataError, match="a tensor of train was written to"):
+            explainer.scores((X[:2], Y[:2]))
 
 
 def test_tensors_that_are_new_or_gone_are_named() -> None:

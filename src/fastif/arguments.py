@@ -50,3 +50,9 @@ def check_listing(top: Any, scores: Any) -> None:
         raise ConfigurationError(f"top must be a whole number of at least 1, not {top!r}.")
     if scores not in ("all", "strongest"):
         raise ConfigurationError(f"scores must be 'all' or 'strongest', not {scores!r}.")
+
+
+def check_reduce(reduce: object) -> None:
+    """Raise unless scores can be brought together so."""
+    if reduce not in (None, "mean"):
+        raise ConfigurationError(f"reduce must be None or 'mean', not {reduce!r}.")

@@ -19,7 +19,9 @@ from fastif.batch import Batch
 from fastif.capture import CaptureError
 from fastif.data import Examples
 from fastif.derivatives import (
+    directional_derivatives,
     gauss_newton_product,
+    gradients,
     grouped_product,
     hessian_product,
     output_changes,
@@ -39,6 +41,7 @@ Kind = Literal["gauss-newton", "hessian"]
 Way = Literal["vectors", "factors", "rows"]
 KINDS = ("gauss-newton", "hessian")
 SYMMETRY_EXAMPLES = 32
+GRADIENT_MARGIN = 0.05  # a module may round by an autocast of its own, which is told elsewhere
 ROUNDING_MARGIN = 10.0  # roundings on the way to a product
 RESIDENT_BYTES = 2**28  # data below this size stays on the model's device between passes
 # Counted in forward passes. A vector takes a forward-mode derivative and a pull-back. From the factors of R rows it
@@ -274,6 +277,44 @@ class CurvatureOperator:
                 "forward(), and inputs so large (raw pixels, amounts of money) that little but rounding is left: "
                 f"scale them as for training, or use float64. {other} parameters above the operation with trainable=."
             )
+
+    def check_gradients(self) -> None:
+        """Raise if a loss changes along its gradient by anything but the square of its length, on a few examples.
+
+        Gradients are taken backwards and changes forwards: where one of the two is wrong, both are in scores.
+        """
+        for row in range(len(self._few)):
+            example = self._few.rows(row, row + 1)
+            slope = gradients(self.model, example)
+            change, square = (
+                float(directional_derivatives(self.model, example, slope)),
+                float(vectors.dot(slope, slope)),
+            )
+            if abs(change - square) > GRADIENT_MARGIN * square + self._rounding_along(slope, example):
+                raise ModelError(
+                    f"along the gradient g of the loss of example {int(example.ids[0])} of {example.source} the loss "
+                    f"changes by {change:.6g} forwards, and by |g|^2 = {square:.6g} backwards: a derivative is wrong "
+                    "for one of the module's operations, and scores would be wrong too. Known causes: hooks that "
+                    "change gradients, and hand-written autograd functions. Choose parameters above the operation "
+                    "with trainable=."
+                )
+
+    def _rounding_along(self, slope: Block, example: Batch) -> float:
+        r"""Return how far the change along a gradient may be off by rounding: eps times $|J g| |r|$, uncancelled.
+
+        r, the slope of the loss in the outputs, is next to nothing where a softmax is sure, and is made of terms that
+        are as large as where all outputs are zero.
+        """
+        outputs = self.model.outputs(self.model.parameters, example.inputs).detach()
+        steep = 0.0
+        for point in (outputs, outputs * 0):
+            leaf = point.requires_grad_()
+            with torch.enable_grad():
+                loss = self.model.losses(leaf, example.targets).sum()
+            (slopes,) = torch.autograd.grad(loss, leaf, materialize_grads=True, allow_unused=True)
+            steep = max(steep, float(slopes.norm().nan_to_num(0, 0, 0)))
+        changes = float(output_changes(self.model, example, slope).norm())
+        return ROUNDING_MARGIN * torch.finfo(vectors.dtype(slope)).eps * changes * steep
 
     def _rounding(self, pair: Block) -> float:
         r"""Return how far u . H v may be off by rounding: eps times the mean of $|J u| |\Lambda J v|$, uncancelled.

@@ -112,6 +112,14 @@ class Examples:
             collated = _take(self._columns, ids)
         return make_batch(collated, ids, self.source)
 
+    def versions(self) -> tuple[int, ...]:
+        """Return how often each tensor that batches are cut from was written to, so that writing in place is seen.
+
+        Torch does not count what is written to a NumPy array that shares its memory. Items are read anew each time.
+        """
+        tensors = [] if self._columns is None else _tensors(self._columns)
+        return tuple(0 if tensor.is_inference() else tensor._version for tensor in tensors)
+
     def few(self, count: int, ids: Tensor | None = None) -> Batch:
         """Return a few examples that stand for all, or for those with the given numbers, as one batch.
 
@@ -193,8 +201,10 @@ class Examples:
 
     def name_of(self, target: Tensor) -> str:
         """Return a target, by the name of its class where names were given."""
-        if target.numel() > 1:
+        if target.numel() != 1:
             return f"tensor of {'x'.join(map(str, target.shape))}"
+        if target.is_complex():
+            return f"{target.item():.4g}"
         if target.is_floating_point():
             return f"{target.item():.4g}"
         number = int(target.item())
@@ -259,6 +269,11 @@ def _as_columns(data: Any, source: str) -> Tensor | tuple[Tensor, ...] | dict[st
     else:
         return None
     tensors = _tensors(columns)
+    if any(tensor.layout != torch.strided for tensor in tensors):
+        raise DataError(
+            f"{source} holds a sparse tensor, which batches cannot be cut from. Give its .to_dense(), or a data set "
+            "whose items are dense."
+        )
     if any(tensor.ndim == 0 for tensor in tensors):
         raise ShapeError(f"{source} holds a tensor without dimensions; the first dimension must count the examples.")
     if len({tensor.shape[0] for tensor in tensors}) > 1:
@@ -283,6 +298,8 @@ def _label_names(names: Iterable[str] | Mapping[int, str] | None) -> dict[int, s
 
 
 def _as_tensor(column: Any, name: str, source: str) -> Tensor:
+    if isinstance(column, np.ndarray) and column.dtype != object:  # no tensor is reversed, or of another byte order
+        column = np.ascontiguousarray(column, dtype=column.dtype.newbyteorder("="))
     try:
         return torch.as_tensor(column)
     except TypeError as error:
@@ -298,6 +315,11 @@ def _as_items(data: Any, source: str) -> MapDataset:
             f"{source} is a DataLoader, whose order and batches are its own; influence is of single examples. Pass "
             "loader.dataset, where the loader has a collate function of its own as "
             "fastif.Examples(loader.dataset, collate=loader.collate_fn)."
+        )
+    if hasattr(data, "to_numpy"):  # it has a length and an index too, but one of columns
+        raise DataError(
+            f"{source} is a {type(data).__name__}. Give its columns as arrays, (frame[inputs].to_numpy(), "
+            'frame["label"].to_numpy()), with labels as the numbers of their classes.'
         )
     if isinstance(data, IterableDataset) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise DataError(

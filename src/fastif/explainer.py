@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from fastif import rescoring, vectors
-from fastif.arguments import check_arguments, check_listing
+from fastif.arguments import check_arguments, check_listing, check_reduce
 from fastif.candidates import Candidates, Nearest, Neighbours, SameForAll, Selection, StrongestOnly, candidate_ids
+from fastif.candidates.given import given_ids
 from fastif.curvature import CurvatureOperator, Kind
 from fastif.damping import Damping, choose_damping
 from fastif.data import Examples
 from fastif.decay import DecayIn, WeightDecay
 from fastif.distributed import Team, share_of
-from fastif.errors import ConfigurationError
 from fastif.explanation import Explanation, QueryExplanation, strongest
 from fastif.held import held_view
 from fastif.keeping import Keep, Tensors, nothing_kept
@@ -36,7 +36,7 @@ from fastif.queries import Queries
 from fastif.ranking import with_contenders
 from fastif.rescoring import rescore_top
 from fastif.resources import VECTORS_IN_A_SOLVE, Resources
-from fastif.sameness import check_examples
+from fastif.sameness import Unwritten, check_examples
 from fastif.scanning import Scanner
 from fastif.scores import Scores
 from fastif.self_influence import self_influence
@@ -113,19 +113,17 @@ class Explainer:
         self.model = model
         self.train = model.read(train, "train")
         self._resources = Resources(model, precision, memory_budget, batch_size)
-        self._solver = solver
-        self._wanted_damping = damping
+        self._solver, self._wanted_damping = solver, damping
         self._nearest = candidates if isinstance(candidates, Nearest) else None
         self._given = None if isinstance(candidates, Nearest) else candidate_ids(candidates, len(self.train))
-        self._measure = resolve_measure(measure, model.losses)
-        self._measure_name = measure_name(measure)
+        self._measure, self._measure_name = resolve_measure(measure, model.losses), measure_name(measure)
         self._progress = resolve(progress)
         hessian = self.train if hessian_data is None else model.read(hessian_data, "hessian_data")
         with self._resources.working():
             for data in {id(each): each for each in (self.train, hessian)}.values():
                 check_examples(model, data)
         self.batch_size = self._resources.batch_size(self.train)
-        self._snapshot = model.snapshot()
+        self._snapshot, self._unwritten = model.snapshot(), Unwritten(self.train, hessian)
         self._prefix_cache, self._pieces = prefix_cache, Pieces(keep, may_cut=team is None)
         self._team = team
         self._seen = self._with_prefix(self.train)
@@ -155,8 +153,7 @@ class Explainer:
 
     def scores(self, queries: Any, *, reduce: Literal["mean"] | None = None) -> Scores:
         """Return the influence of every candidate on every query, or on the mean over them with `reduce="mean"`."""
-        if reduce not in (None, "mean"):
-            raise ConfigurationError(f"reduce must be None or 'mean', not {reduce!r}.")
+        check_reduce(reduce)
         return self._scored(self._queries(queries), reduce)[0]
 
     def explain(self, queries: Any, *, top: int = 10, scores: Literal["all", "strongest"] = "all") -> Explanation:
@@ -237,9 +234,9 @@ class Explainer:
             found = self._scanner.index(Nearest(k, by="features")).select(placed, self._measure)
         return found.ids(len(self.train))
 
-    def train_losses(self, ids: Tensor) -> Tensor:
+    def train_losses(self, ids: Sequence[int] | Tensor) -> Tensor:
         """Return the loss of some training examples."""
-        parts, model = [], self.model
+        parts, model, ids = [], self.model, given_ids(ids, len(self.train))
         with in_turn(), torch.no_grad():
             for batch in self._seen.batches(self.batch_size, ids):
                 placed = model.place(batch)
@@ -294,9 +291,10 @@ class Explainer:
         """The solver after it has seen H, and the damping, which may depend on H: made when first needed."""
         with self._resources.working():
             solver = Auto() if self._solver == "auto" else self._solver
-            if not (isinstance(solver, Identity) or self._operator.kind in self.model.symmetric):
-                self._operator.check_symmetry()
-                self.model.symmetric.add(self._operator.kind)
+            used_for = "gradients" if isinstance(solver, Identity) else self._operator.kind
+            if used_for not in self.model.right_for:
+                self._operator.check_gradients() if used_for == "gradients" else self._operator.check_symmetry()
+                self.model.right_for.add(used_for)
             prepared = solver.prepare(self._operator)
             used: CurvatureOperator = getattr(prepared, "operator", self._operator)  # perhaps over fewer examples
             wanted = self._wanted_damping  # what it means may be known for less than what is needed to find one
@@ -312,8 +310,9 @@ class Explainer:
             return eigensystem_of(self._prepared[0], self._operator, rank)
 
     def _check_weights(self) -> None:
-        """Raise if the model was trained on since this explainer was made: what is prepared would not fit it."""
+        """Raise if model or data changed since this explainer was made: what is prepared would not fit them."""
         require_unchanged(self._snapshot, self.model.snapshot())
+        self._unwritten.require()
 
     def _queries(self, queries: Any) -> Queries:
         examples = self.model.read(queries, "queries")

@@ -111,10 +111,12 @@ class Jacobian:
         require_finite(hessians)  # or eigh would speak of convergence
         values, directions = torch.linalg.eigh(hessians)
         rounding = values.shape[1] * torch.finfo(outputs.dtype).eps * values.abs().max()
-        # a softmax does not bend along (1, ..., 1): its smallest eigenvalue is zero, whatever rounding says
-        for column in range(1 if model.loss_is_softmax else 0, values.shape[1]):
+        flat = _flat_columns(hessians, outputs) if model.loss_is_softmax else None
+        for column in range(values.shape[1]):
             bend = values[:, column]
             signs = torch.where(bend.abs() > rounding, bend.sign(), 0.0)
+            if flat is not None:
+                signs = signs.where(flat != column, 0.0)
             if not signs.any():
                 continue
             yield directions[:, :, column] * bend.abs().sqrt()[:, None], signs
@@ -178,6 +180,18 @@ def product_by_rows(jacobian: Jacobian, batch: Batch, block: Block) -> Block:
         for name, tensor in flat.items():
             total[name].addmm_(change, tensor)
     return {name: tensor.view_as(block[name]) for name, tensor in total.items()}
+
+
+def _flat_columns(hessians: Tensor, outputs: Tensor) -> Tensor:
+    """Return for each example which eigenvalue, in rising order, is zero whatever rounding says; -1 for none.
+
+    A softmax does not bend along (1, ..., 1). Elsewhere it bends upwards, so that this is the first; or downwards,
+    where the targets of all classes add up to less than zero, as those of a policy gradient may, and it is the last.
+    """
+    bends = hessians.diagonal(dim1=1, dim2=2).reshape(len(outputs), outputs.shape[1], -1).sum(dim=1)  # of each position
+    last = torch.full_like(bends[:, 0], hessians.shape[1] - 1)
+    found = torch.where((bends >= 0).all(dim=1), 0.0, torch.where((bends <= 0).all(dim=1), last, -1.0))
+    return found.long()
 
 
 def _mixture(outputs: Tensor, targets: Tensor) -> Tensor:

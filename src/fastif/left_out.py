@@ -41,7 +41,11 @@ MOST_LEVERAGE = 0.999  # of a convex loss with Gauss-Newton curvature it is belo
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Some examples, each with the outputs that it would have had the model not been trained on it."""
+    """Some examples, each with the outputs that it would have had the model not been trained on it.
+
+    Those of a softmax over classes, `outputs_without`, are right up to a number that is added to all of an example,
+    which changes neither its loss nor its probabilities.
+    """
 
     batch: Batch
     outputs: Tensor
@@ -77,7 +81,7 @@ class LeaveOneOut:
         self._slack = max(0.0, self._outside - 1 / (weakest + damping)) if system.has_rest else 0.0
         outputs = model.outputs(model.parameters, few.inputs)
         self.outputs = outputs.numel() // len(outputs)
-        self._contrasts = model.loss_is_softmax and outputs.ndim == 2
+        self._contrasts = model.loss_is_softmax and outputs.ndim == 2 and outputs.shape[1] > 1
 
     @property
     def examples_at_once(self) -> int:

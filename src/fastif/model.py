@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from fastif.batch import STATES, Batch, Inputs
 from fastif.data import Examples
+from fastif.draws import DrawWatch, require_no_draws
 from fastif.errors import FastifError, LossError, ModelError, NonFiniteError, ShapeError
 from fastif.evaluation import Evaluation
 from fastif.front import FrozenFront
@@ -79,9 +80,9 @@ class TorchModel:
         self._is_elsewhere = False  # whether the chosen parameters are others than the module's
         self.bytes_per_example = 0
         self._bytes_by_shape: dict[tuple[torch.Size, ...], int] = {}
-        # what holds at any weights, and is shared by the model `at` others: kinds of curvature whose products were seen
-        # to be symmetric, and routes of capture/ that were found right
-        self.symmetric: set[str] = set()
+        # what holds at any weights, and is shared by the model `at` others: what derivatives were seen to be right for
+        # (gradients, kinds of curvature), and routes of capture/ that were found right
+        self.right_for: set[str] = set()
         self.routes: dict[tuple[str, ...], Any] = {}
 
     @property
@@ -165,7 +166,8 @@ class TorchModel:
     def outputs(self, parameters: dict[str, Tensor], inputs: Inputs) -> Tensor:
         """Return the module's outputs with `parameters` in place of the chosen ones, from stored states where given."""
         if self._front is not None and isinstance(inputs, dict) and STATES in inputs:
-            result = self._called(self._front.above, parameters, (inputs[STATES],))
+            # cloned, as in-place operations such as x.mul_(2) are right on what a layer gave, and not on what is stored
+            result = self._called(self._front.above, parameters, (inputs[STATES].clone(),))
         else:
             result = self._called(self._module, parameters, inputs)
         outputs = getattr(result, "logits", result)
@@ -255,8 +257,11 @@ class TorchModel:
 
     def _check(self, batch: Batch) -> None:
         versions = [tensor._version for tensor in batch.tensors().values() if not tensor.is_inference()]
-        with torch.autocast(self.device.type, enabled=False), RoundingWatch(self.device) as watch:
+        watch, draws = RoundingWatch(self.device), DrawWatch(self.device)
+        with torch.autocast(self.device.type, enabled=False), watch, draws:
             outputs = self._first_outputs(batch)
+        if draws.drew and not self._examined:
+            require_no_draws(lambda: self._first_outputs(batch), self.device)
         if not self._checked and not self._examined:
             watch.tell(outputs, self.dtype)
         losses = self._first_losses(outputs, batch)
@@ -304,7 +309,8 @@ class TorchModel:
 
         def count(tensor: Tensor) -> Tensor:
             nonlocal total
-            total += 0 if tensor.data_ptr() in known else tensor.nbytes
+            if tensor.layout == torch.strided:  # a sparse one is a constant of the module
+                total += 0 if tensor.data_ptr() in known else tensor.nbytes
             return tensor
 
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in self._parameters.items()}
@@ -370,7 +376,12 @@ def _refusal(what: str, error: Exception, batch: Batch) -> str:
 def require_one_each(values: Tensor, outputs: Tensor, what: str) -> None:
     """Raise unless a loss or measure gave one number for each example."""
     if isinstance(values, Tensor) and values.shape == outputs.shape[:1]:
-        return
+        if values.is_floating_point():
+            return
+        raise LossError(
+            f"the {what} returned {str(values.dtype).removeprefix('torch.')} numbers, which have no derivative. Return "
+            "floating point numbers that change with the outputs, as a cross-entropy does, and no count of errors."
+        )
     seen = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
     averaged = isinstance(values, Tensor) and values.ndim == 0
     raise LossError(

@@ -79,7 +79,14 @@ def _predicate(trainable: Choice) -> Callable[[str, nn.Parameter], bool]:
 
 def _checked(parameter: nn.Parameter, name: str, dtype: torch.dtype, chosen: bool) -> Tensor:
     """Return the detached tensor, cast if it is real; refuse what is not finite, or chosen and not real."""
+    if parameter.is_meta:
+        raise ModelError(
+            f"the parameter {name} is on the meta device, which holds no numbers. Load the weights, as with "
+            "module.to_empty(device='cpu') and load_state_dict, before the module is explained."
+        )
     tensor = parameter.detach()
+    if tensor.is_inference():  # it would refuse to take part in a derivative
+        tensor = tensor.clone()
     if parameter.is_floating_point():
         tensor = tensor.to(dtype)
     elif chosen:

@@ -18,6 +18,22 @@ FEW = 8
 SMALL = 0.01  # of a loss: less of it may come from padding, with a warning
 
 
+class Unwritten:
+    """Data that nobody writes to while something that was made of them is used."""
+
+    def __init__(self, *data: Examples) -> None:
+        self._before = [(each, each.versions()) for each in data]
+
+    def require(self) -> None:
+        """Raise if a tensor of the data was written to since."""
+        for data, before in self._before:
+            if data.versions() != before:
+                raise DataError(
+                    f"a tensor of {data.source} was written to since this explainer was made, so that the curvature it "
+                    "holds belongs to other data. Make a new fastif.Explainer for changed examples or labels."
+                )
+
+
 def check_examples(model: TorchModel, data: Examples) -> None:
     """Raise unless the first examples can be worked with, and are the same each time and in any batch."""
     batch = data.batch(torch.arange(min(len(data), FEW), device="cpu"))

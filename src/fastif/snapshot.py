@@ -66,9 +66,19 @@ def is_counter(tensor: Tensor) -> bool:
 
 
 def _alike(held: Tensor, live: Tensor) -> bool:
+    if held.layout != torch.strided or live.layout != torch.strided:
+        return held.layout == live.layout and held.shape == live.shape and bool(_sum_of(held) == _sum_of(live))
     if held.data_ptr() == live.data_ptr() and held.dtype == live.dtype and held.shape == live.shape:
         return True
     return held.shape == live.shape and torch.equal(held, live.detach().to(held))
+
+
+def _parts(tensor: Tensor) -> list[Tensor]:
+    """Return what a sparse tensor, or one in a kernel's own layout, is made of."""
+    if tensor.layout == torch.sparse_coo:
+        whole = tensor.detach().coalesce()
+        return [whole.indices(), whole.values()]
+    return [tensor.detach().to_dense()]
 
 
 def _version(tensor: Tensor) -> int:
@@ -77,6 +87,8 @@ def _version(tensor: Tensor) -> int:
 
 def _sum_of(tensor: Tensor) -> Tensor:
     """Return a sum over all bytes, on the tensor's device."""
+    if tensor.layout != torch.strided:
+        return torch.stack([_sum_of(part) for part in _parts(tensor)]).sum()
     flat = tensor.detach().reshape(-1)
     flat = torch.view_as_real(flat).flatten() if flat.is_complex() else flat
     each = WORD // flat.element_size()

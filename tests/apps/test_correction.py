@@ -213,3 +213,21 @@ def test_wrong_use_says_what_to_change(module: nn.Module) -> None:
 
 def _loss(outputs: Tensor, targets: Tensor) -> Tensor:
     return nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "loss", "targets"),
+    [
+        (1, "binary_cross_entropy_with_logits", torch.arange(24) % 2),
+        (2, "mse_loss", torch.zeros(24, 2)),
+    ],
+    ids=["one logit", "numbers"],
+)
+def test_without_classes_there_is_no_accuracy_to_guard(outputs: int, loss: str, targets: Tensor) -> None:
+    torch.manual_seed(0)
+    x, steps = torch.randn(24, 5), Steps(rehearsed=0, weight=1.0, most=10)
+    model, data = fastif.TorchModel(nn.Linear(5, outputs), loss=loss), (x, targets)
+    with pytest.raises(ConfigurationError, match="no prediction that is right or wrong"):
+        Correction(model, data, anchors=data, guard=data, steps=steps)
+    done = Correction(model, data, anchors=data, steps=steps).run("anchors")
+    assert done.history[-1].anchor_loss < done.history[0].anchor_loss

@@ -25,22 +25,33 @@ class Answers:
     @property
     def are_classes(self) -> bool:
         """Whether every example has one class of several."""
-        return self.outputs.ndim == 2 and self.targets.ndim == 1 and not self.targets.is_floating_point()
+        return one_class_each(self.outputs, self.targets)
 
     @property
     def predicted(self) -> Tensor:
         """The class of the largest output of each example."""
-        if not self.are_classes:
-            raise ConfigurationError(
-                "the model does not tell one class of several apart for each example, so that it has no prediction "
-                "that is right or wrong. This is made for classifiers with one label each."
-            )
+        require_one_class_each(self.outputs, self.targets)
         return self.outputs.argmax(dim=1)
 
     @property
     def right(self) -> tuple[bool | None, ...]:
         """Whether each example is predicted right; None without classes."""
         return tuple((self.predicted == self.targets).tolist()) if self.are_classes else (None,) * len(self.targets)
+
+
+def one_class_each(outputs: Tensor, targets: Tensor) -> bool:
+    """Whether every example has one class of several."""
+    several = outputs.ndim == 2 and outputs.shape[1] > 1
+    return several and targets.ndim == 1 and not targets.is_floating_point()
+
+
+def require_one_class_each(outputs: Tensor, targets: Tensor) -> None:
+    """Raise unless every example has one class of several."""
+    if not one_class_each(outputs, targets):
+        raise ConfigurationError(
+            "the model does not tell one class of several apart for each example, so that it has no prediction "
+            "that is right or wrong. This is made for classifiers with one label each."
+        )
 
 
 def answers(model: TorchModel, parameters: dict[str, Tensor], examples: Examples) -> Answers:

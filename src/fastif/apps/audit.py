@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
+from fastif.apps.answers import one_class_each
 from fastif.errors import ConfigurationError
 from fastif.explainer import Explainer
 from fastif.keeping import Tensors
@@ -90,18 +91,12 @@ def summary(left: LeftOut) -> Tensors:
     """Return what an audit keeps of each example."""
     names = ("losses", "losses_without", "self_influence", "self_influence_error", "leverage")
     kept = {name: getattr(left, name) for name in names}
-    if not one_label_each(left):
+    if not one_class_each(left.outputs, left.batch.targets):
         return kept
     for outputs, label in ((left.outputs, "predicted"), (left.outputs_without, "suggested")):
         probability, best = outputs.softmax(dim=1).max(dim=1)
         kept |= {label: best, f"{label}_probability": probability}
     return kept
-
-
-def one_label_each(left: LeftOut) -> bool:
-    """Whether every example has one class of several."""
-    outputs, targets = left.outputs, left.batch.targets
-    return outputs.ndim == 2 and outputs.shape[1] > 1 and targets.ndim == 1 and not targets.is_floating_point()
 
 
 def _notes(explainer: Explainer, leverage: Tensor, suggests: bool) -> tuple[str, ...]:

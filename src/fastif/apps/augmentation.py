@@ -74,6 +74,8 @@ def rank_pool(
     if effect not in ("finetune-step", "retrain"):
         raise ConfigurationError(f"effect must be 'finetune-step' or 'retrain', not {effect!r}.")
     given = dict(options or {})
+    if "hessian_data" in given:
+        raise ConfigurationError("hessian_data is what the model was trained on here: give it as trained_on.")
     solver: Any | Literal["auto"] = Identity() if effect == "finetune-step" else given.get("solver", "auto")
     explainer = Explainer(model, pool, hessian_data=trained_on, **{**given, "solver": solver})
     scores = explainer.scores(anchors, reduce="mean")

@@ -24,8 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from fastif import ranking
+from fastif.apps.answers import require_one_class_each
 from fastif.batch import Batch
-from fastif.data import Examples
+from fastif.data import Examples, Subset
 from fastif.errors import ConfigurationError, ConvergenceError, DataError
 from fastif.explainer import Explainer
 from fastif.fitting import fitting
@@ -155,6 +156,8 @@ class Correction:
         self._rejected = torch.as_tensor(list(rejected), dtype=torch.int64)
         self._seen_train, self._seen_anchors = self._view(self._train), self._view(self._anchors)
         self._guard = None if guard is None else self._view(model.read(guard, "guard"))
+        if self._guard is not None:
+            judge(model, model.parameters, Subset(self._guard, [0]))  # which says now what has no accuracy
 
     def helpful(self, effect: Effect, explainer: Explainer | None = None) -> Tensor:
         """Return the training examples that help the mean of the anchors, the most helpful first.
@@ -236,7 +239,7 @@ class Correction:
         return after
 
     def _look(self, steps: int, parameters: Parameters) -> Looked:
-        _, losses = judge(self.model, parameters, self._seen_anchors)
+        (losses,) = _of_each(self.model, parameters, self._seen_anchors, judged=False)
         guard = None
         if self._guard is not None:
             guard = float(judge(self.model, parameters, self._guard)[0].double().mean())
@@ -261,20 +264,29 @@ def batch_size(model: TorchModel) -> int:
 
 def judge(model: TorchModel, parameters: Parameters, examples: Examples) -> tuple[Tensor, Tensor]:
     """Return at these parameters, for each example, whether its largest output is its class, and its loss."""
+    right, losses = _of_each(model, parameters, examples, judged=True)
+    return right, losses
+
+
+def _of_each(model: TorchModel, parameters: Parameters, examples: Examples, *, judged: bool) -> list[Tensor]:
+    """Return what `judge` does, or without `judged` the losses alone, for which a model need not know of classes."""
     everyone = examples.everyone()
     order = everyone[examples.by_length(everyone)]
 
-    def judged(batch: Batch) -> tuple[Tensor, Tensor]:
+    def look(batch: Batch) -> list[Tensor]:
         placed = model.place(batch)
         outputs = model.outputs(parameters, placed.inputs)
-        return (outputs.argmax(dim=1) == placed.targets).cpu(), model.losses(outputs, placed.targets).cpu()
+        losses = model.losses(outputs, placed.targets).cpu()
+        if not judged:
+            return [losses]
+        require_one_class_each(outputs, placed.targets)
+        return [(outputs.argmax(dim=1) == placed.targets).cpu(), losses]
 
     with torch.no_grad():
         batches = examples.batches(batch_size(model), order)
-        found = [part for batch in batches for part in fitting(judged, batch)]
-    right, losses = (torch.cat(each) for each in zip(*found, strict=True))
+        found = [part for batch in batches for part in fitting(look, batch)]
     back = order.argsort()
-    return right[back], losses[back]
+    return [torch.cat(each)[back] for each in zip(*found, strict=True)]
 
 
 def accuracy_by(groups: Sequence[str], right: Tensor) -> dict[str, float]:

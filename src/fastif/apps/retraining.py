@@ -83,10 +83,7 @@ class Retraining:
             raise ConfigurationError(f"give at least one seed, and each once, not {list(seeds)!r}.")
         total = len(self._training.train)
         for one in removals:
-            if len(set(one.ids)) < one.count or not all(0 <= number < total for number in one.ids):
-                raise DataError(f"a removal names examples twice, or others than the {total} that there are.")
-            if one.count >= total:
-                raise DataError(f"a removal of all {total} examples leaves nothing to train on.")
+            _check_removed(one.ids, total)
         # removals of the same examples are one training
         distinct = list(dict.fromkeys([frozenset[int](), *(frozenset(one.ids) for one in removals)]))
         self._done, self._all = 0, len(distinct) * len(seeds)
@@ -98,6 +95,7 @@ class Retraining:
 
     def model_without(self, ids: Sequence[int] = (), *, seed: int = 0) -> Parameters:
         """Return the parameters of one model, trained without some examples."""
+        _check_removed(ids, len(self._training.train))
         weights = torch.ones(1, len(self._training.train))
         weights[0, list(ids)] = 0
         self._done, self._now, self._all = 0, 1, 1
@@ -142,3 +140,11 @@ def _cut(chunk: list[list[int]], start: int, stop: int) -> list[list[int]]:
 
 def _as_tensors(chunk: list[list[int]]) -> dict[str, Tensor]:
     return {str(row): torch.tensor(ids, dtype=torch.int64) for row, ids in enumerate(chunk)}
+
+
+def _check_removed(ids: Sequence[int], total: int) -> None:
+    """Raise unless these are numbers of some of the training examples, each once."""
+    if len(set(ids)) < len(ids) or not all(0 <= number < total for number in ids):
+        raise DataError(f"a removal names examples twice, or others than the {total} that there are.")
+    if len(ids) >= total:
+        raise DataError(f"a removal of all {total} examples leaves nothing to train on.")

@@ -20,21 +20,30 @@ def candidate_ids(candidates: str | Sequence[int] | Tensor, total: int) -> Tenso
         raise ConfigurationError(
             f"candidates must be 'all', numbers of training examples, or fastif.Nearest(k, by=...), not {candidates!r}."
         )
+    return given_ids(candidates, total, name="candidates")
+
+
+def given_ids(given: Sequence[int] | Tensor, total: int, *, name: str = "ids") -> Tensor:
+    """Return the numbers of some training examples, each once, as a tensor.
+
+    >>> given_ids([3, 1], 10)
+    tensor([3, 1])
+    """
     try:
-        ids = torch.as_tensor(candidates)
+        ids = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigurationError(
-            "candidates must be 'all', numbers of training examples in a list or tensor, or fastif.Nearest(k, by=...), "
-            f"not a {type(candidates).__name__} that no tensor can be made of: {error}."
+            f"{name} must be one list of whole numbers, the numbers of training examples, and not a "
+            f"{type(given).__name__} that no tensor can be made of: {error}."
         ) from error
     if not ids.numel():
-        raise EmptyDataError("candidates is empty: there is no training example to score.")
+        raise EmptyDataError(f"{name} is empty: there is no training example to look at.")
     if ids.ndim != 1 or ids.is_floating_point() or ids.dtype == torch.bool:
-        raise ConfigurationError("candidates must be one list of whole numbers, the numbers of training examples.")
+        raise ConfigurationError(f"{name} must be one list of whole numbers, the numbers of training examples.")
     ids = ids.to(torch.int64)
     if bool((ids < 0).any()) or bool((ids >= total).any()):
         odd = int(ids[(ids < 0) | (ids >= total)][0])
-        raise DataError(f"candidates names example {odd}, but the training examples are numbered 0 to {total - 1}.")
+        raise DataError(f"{name} names example {odd}, but the training examples are numbered 0 to {total - 1}.")
     if len(ids.unique()) < len(ids):
-        raise DataError("candidates names some training example twice; name each once.")
+        raise DataError(f"{name} names some training example twice; name each once.")
     return ids

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastif.apps.answers import one_class_each
 from fastif.apps.correction import Parameters, judge
 from fastif.data import Examples
 from fastif.errors import ModelError
@@ -88,7 +89,7 @@ def check_classes(model: TorchModel, examples: Examples) -> None:
     """Raise unless every example has one class of several, without which there is no accuracy."""
     batch = model.place(examples.batch(range(min(len(examples), 2))))
     outputs = model.outputs(model.parameters, batch.inputs)
-    if outputs.ndim != 2 or outputs.shape[1] < 2 or batch.targets.ndim != 1 or batch.targets.is_floating_point():
+    if not one_class_each(outputs, batch.targets):
         raise ModelError(
             f"for an example the model gives outputs {tuple(outputs.shape[1:])}, and its target has shape "
             f"{tuple(batch.targets.shape[1:])}. Steps are judged by accuracy too, which needs one label of several "
