@@ -4,52 +4,63 @@ from pathlib import Path
 
 import pytest
 
-from fastif.origin import located, origin_of
+from fastif.origin import located, seen_from
 
 GIVEN = {"model": "models/a", "train": "train.csv", "query": None, "cache": "states", "top": 3}
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    place = tmp_path / "project"
+def make(place: Path) -> Path:
     (place / "models" / "a").mkdir(parents=True)
     (place / "train.csv").touch()
     (place / "runs" / "why").mkdir(parents=True)
+    return place
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = make(tmp_path / "project")
     monkeypatch.chdir(place)
     return place
 
 
+def test_a_directory_as_seen_from_a_run(project: Path) -> None:
+    assert seen_from(Path("runs/why"), project) == "../.."
+    assert seen_from(project.parent / "why", project) == "../project"
+    (project.parent / "link").symlink_to(project / "runs" / "why")
+    assert seen_from(project.parent / "link", project) == "../.."
+
+
 def test_from_the_same_directory_names_stay_as_they_were_given(project: Path) -> None:
-    origin = origin_of(GIVEN, Path("runs/why"))
-    assert origin == "../.."
-    assert located(GIVEN, Path("runs/why"), origin) == GIVEN
+    assert located(GIVEN, project) == GIVEN
+    assert located(GIVEN, None) == GIVEN
 
 
-def test_from_another_directory_and_after_a_move(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    origin = origin_of(GIVEN, Path("runs/why"))
-    moved = project.rename(project.parent / "moved")
+def test_from_another_directory_all_names_begin_where_the_run_was_made(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(project.parent)
-    assert located(GIVEN, Path("moved/runs/why"), origin) == {
-        "model": str(moved / "models" / "a"),
-        "train": str(moved / "train.csv"),
+    expected = {
+        "model": str(project / "models" / "a"),
+        "train": str(project / "train.csv"),
         "query": None,
-        "cache": str(moved / "states"),  # which may not be there yet
+        "cache": str(project / "states"),  # which may not be there yet
         "top": 3,
     }
+    assert located(GIVEN, project) == expected
+    monkeypatch.chdir(make(project.parent / "other"))  # where the same names are other files
+    assert located(GIVEN, project) == expected
+    (project / "models" / "a").rmdir()
+    assert located(GIVEN, project) == expected  # and no model of another project beside this one's data
 
 
-def test_through_a_link_to_the_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project.parent / "elsewhere").mkdir()
-    (project.parent / "elsewhere" / "link").symlink_to(project / "runs" / "why")
-    origin = origin_of(GIVEN, Path("runs/why"))
-    monkeypatch.chdir(project.parent / "elsewhere")
-    assert located(GIVEN, Path("link"), origin)["train"] == str(project / "train.csv")
+def test_nothing_is_looked_for_where_nothing_of_the_run_is_left(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    assert located(GIVEN, project.parent) == GIVEN  # its states are not made there either
 
 
-def test_names_of_the_hub_and_absolute_ones_are_left_alone(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = {"model": "some/bert", "train": "imdb", "query": str(project / "train.csv")}
-    assert origin_of(hub, Path("runs/why")) is None
-    mixed = {**hub, "query": "train.csv"}
-    origin = origin_of(mixed, Path("runs/why"))
+def test_names_of_the_hub_absolute_ones_and_those_of_a_home_are_left_alone(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(project.parent)
-    assert located(mixed, project / "runs" / "why", origin) == hub
+    given = {"model": "some/bert", "train": "train.csv", "query": str(project / "train.csv"), "cache": "~nobody/states"}
+    assert located(given, project) == {**given, "train": str(project / "train.csv")}

@@ -4,38 +4,40 @@ So a run can be opened from another directory, and moved together with what it w
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-NAMES = ("model", "train", "query", "cache")  # the arguments that name files or directories
+READ, MADE = ("model", "train", "query"), ("cache",)  # the arguments that name what is read, and what may be made
 Arguments = Mapping[str, Any]
 
 
-def origin_of(arguments: Arguments, run: Path) -> str | None:
-    """Return where relative names begin, as seen from a run directory; None where no relative name is there.
-
-    That is so of absolute names and of names of the hub, and of files on another drive than the run.
-    """
-    if not any(Path(name).exists() for name in _relative(arguments).values()):
-        return None
+def seen_from(run: Path, begin: Path) -> str | None:
+    """Return a directory as seen from a run; None from another drive."""
     try:
-        return Path(os.path.relpath(Path.cwd().resolve(), run.resolve())).as_posix()
-    except ValueError:  # another drive
+        return Path(os.path.relpath(begin.resolve(), run.resolve())).as_posix()
+    except ValueError:
         return None
 
 
-def located(arguments: Arguments, run: Path, origin: str | None) -> dict[str, Any]:
-    """Return the arguments of a run as names that are right in the present directory."""
-    if origin is None:
+def located(arguments: Arguments, begin: Path | None) -> dict[str, Any]:
+    """Return the arguments of a run as names that are right in the present directory.
+
+    They begin where the run was made, all of them or none: none if nothing of what was read is there any more. A name
+    that is found neither there nor here is one of the hub.
+    """
+    if begin is None or begin == Path.cwd().resolve():
         return dict(arguments)
-    begin = (run.resolve() / origin).resolve()
-    if begin == Path.cwd().resolve():
+    relative = {key: arguments[key] for key in (*READ, *MADE) if _is_relative(arguments.get(key))}
+    if not any((begin / relative[key]).exists() for key in READ if key in relative):
         return dict(arguments)
-    moved = {key: begin / name for key, name in _relative(arguments).items()}
-    return {**arguments, **{key: str(path) for key, path in moved.items() if path.exists() or key == "cache"}}
+    moved = {
+        key: str(begin / name)
+        for key, name in relative.items()
+        if key in MADE or (begin / name).exists() or Path(name).exists()
+    }
+    return {**arguments, **moved}
 
 
-def _relative(arguments: Arguments) -> dict[str, str]:
-    named: Iterable[tuple[str, Any]] = ((key, arguments.get(key)) for key in NAMES)
-    return {key: name for key, name in named if isinstance(name, str) and not Path(name).expanduser().is_absolute()}
+def _is_relative(name: object) -> bool:
+    return isinstance(name, str) and not name.startswith("~") and not Path(name).is_absolute()

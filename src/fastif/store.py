@@ -28,7 +28,7 @@ from fastif.errors import ConfigurationError, StoredFileError
 from fastif.files import json_sha256, remove_left_behind, replacing, sha256
 from fastif.keeping import Tensors, content_sha256
 from fastif.locks import take_lock
-from fastif.origin import located
+from fastif.origin import located, seen_from
 from fastif.version import __version__
 
 FORMAT = "fastif.run"
@@ -37,7 +37,7 @@ RUNNING, COMPLETE = "running", "complete"
 DESCRIPTION = "run.json"
 PARTS = "parts"
 LOCK = ".lock"
-ORIGIN = "origin"  # of a request whose arguments have relative names: where these begin, as seen from the run
+ORIGIN = "origin"  # where relative names in the request begin, as seen from the run; the result does not depend on it
 DIFFERENCES = 5  # between two requests, that a message lists
 
 
@@ -54,12 +54,15 @@ class RunStore:
 
     @classmethod
     @contextlib.contextmanager
-    def begin(cls, path: str | os.PathLike[str], request: Mapping[str, Any]) -> Iterator["RunStore"]:
+    def begin(
+        cls, path: str | os.PathLike[str], request: Mapping[str, Any], *, origin: Path | None = None
+    ) -> Iterator["RunStore"]:
         """Open a run for writing: a new one, or one that has the same request and may be unfinished.
 
         Args:
             path: the directory; it may be there if it is empty or such a run.
             request: everything that the result depends on, as JSON can hold it.
+            origin: the directory where relative names in the request begin; None if there are none.
         """
         directory = Path(path)
         with _writing(directory):
@@ -72,6 +75,7 @@ class RunStore:
                 _check_same(directory, description["request"], request)
             else:
                 description = _new(request)
+            description[ORIGIN] = None if origin is None else seen_from(directory, origin)
             with _writing(directory):
                 for place in (directory, directory / PARTS):  # the lock says that nobody is at work there
                     remove_left_behind(place)
@@ -101,10 +105,15 @@ class RunStore:
         return dict(self._description["request"])
 
     @property
+    def origin(self) -> Path | None:
+        """The directory where relative names in the request begin; None where that is not known."""
+        noted = self._description.get(ORIGIN)
+        return None if noted is None else (self.path.resolve() / noted).resolve()
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of the command that made the run, with names of files as they are in the present directory."""
-        request = self._description["request"]
-        return located(request.get("arguments") or {}, self.path, request.get(ORIGIN))
+        return located(self._description["request"].get("arguments") or {}, self.origin)
 
     @property
     def is_complete(self) -> bool:
@@ -259,8 +268,8 @@ def _odd(description: Mapping[str, Any]) -> str | None:
     for name in asked if any(name in request for name in asked) else ():
         if not isinstance(request.get(name), dict):
             return f"{name!r} of its request is not there, or no object"
-    if not isinstance(request.get(ORIGIN, ""), str):
-        return f"{ORIGIN!r} of its request is no directory"
+    if not isinstance(description.get(ORIGIN), str | None):
+        return f"{ORIGIN!r} is no directory"
     return None
 
 
@@ -287,7 +296,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     words = []
     for name in sorted({*before, *now}):
         old, new = before.get(name), now.get(name)
-        if json.dumps(old) == json.dumps(new):
+        if json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True):
             continue
         if isinstance(old, dict) and isinstance(new, dict):
             where = "" if name in ("arguments", "read") else f"{name} "  # of a command, whose options have no two names

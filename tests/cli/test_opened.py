@@ -124,6 +124,26 @@ def test_a_run_with_relative_names_is_gone_on_from_anywhere_and_can_be_moved(
     assert run(["rerun", "moved/runs/why"]) == 0
     assert "byte for byte" in capsys.readouterr().out
     assert run(["recall", "moved/runs/why", "--k", "5"]) == 0
+    assert run(["rerun", "moved/runs/why", "-o", "moved/again"]) == 0
+    moved = moved.rename(tmp_path / "moved once more")  # a replay can be moved too, and names its files as the first
     monkeypatch.chdir(moved)
+    first, again = (json.loads((Path(place) / "run.json").read_text()) for place in ("runs/why", "again"))
+    assert first["request"] == again["request"]
+    assert run(["rerun", "again"]) == 0
+    capsys.readouterr()
     assert run(given) == 0  # is the same request
+    assert "finished run of the same request" in capsys.readouterr().err
+
+
+def test_where_a_run_was_made_is_no_part_of_what_was_asked_for(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project, cache = tmp_path / "project", ["--cache", "states"]  # a relative name of what is not there at first
+    project.mkdir()
+    data = ["--train", str(folder / "train.csv"), "--query", str(folder / "query.csv")]
+    line = ["explain", str(folder / "model"), *data, *cache, "-o", str(tmp_path / "why")]
+    monkeypatch.chdir(project)
+    assert run(line) == 0
+    monkeypatch.chdir(project.rename(tmp_path / "moved"))
+    assert run(line) == 0
     assert "finished run of the same request" in capsys.readouterr().err

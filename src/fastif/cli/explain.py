@@ -3,6 +3,7 @@
 import inspect
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,10 +26,9 @@ from fastif.errors import ConfigurationError, StoredFileError
 from fastif.integrations.huggingface import TextClassifier
 from fastif.integrations.tables import TextTable, table_of
 from fastif.keeping import Keep, nothing_kept
-from fastif.origin import origin_of
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress
-from fastif.store import DESCRIPTION, ORIGIN, RunStore
+from fastif.store import DESCRIPTION, RunStore
 
 BATCH_SIZE = {"cpu": 64}  # on a GPU as many as its memory holds
 NOT_RECORDED = ("out", "as_json", "nproc")  # what the result does not depend on
@@ -139,17 +139,29 @@ def recorded(store: RunStore) -> dict[str, Any]:
     return found
 
 
-def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class Named:
+    """What a run is to say of how files were named: the arguments as they were given, and where names begin."""
+
+    arguments: dict[str, Any]
+    begin: Path | None
+
+
+def perform(
+    arguments: dict[str, Any], out: Path | None, progress: Progress, *, named: Named | None = None
+) -> dict[str, Any] | None:
     """Do what the arguments of the command ask for, in a run directory where there is one.
 
-    As one of several processes, only the first returns a result.
+    As one of several processes, only the first returns a result. `named` is for a replay, whose names are those of the
+    first run; otherwise they are what the arguments say, from the present directory.
     """
+    named = named or Named(plain_arguments(arguments), Path.cwd())
     with several.team_for(arguments["device"]) as (team, device):
-        return _performed(arguments, out, progress, team, str(device))
+        return _performed(arguments, out, progress, team, str(device), named)
 
 
 def _performed(
-    arguments: dict[str, Any], out: Path | None, progress: Progress, team: Team | None, device: str
+    arguments: dict[str, Any], out: Path | None, progress: Progress, team: Team | None, device: str, named: Named
 ) -> dict[str, Any] | None:
     it = SimpleNamespace(**arguments)
     _check_queries(it)
@@ -189,10 +201,8 @@ def _performed(
     if out is None:
         return work(nothing_kept, None)[0]
     read = {"model": model.weights_sha256(), "train": table.sha256, "queries": asked.sha256}
-    plain = plain_arguments(arguments)
-    origin = origin_of(plain, out)
-    request = {"command": "explain", "arguments": plain, "read": read, **({ORIGIN: origin} if origin else {})}
-    return _into_run(out, request, table, work, team)
+    request = {"command": "explain", "arguments": named.arguments, "read": read}
+    return _into_run(out, request, named.begin, table, work, team)
 
 
 def _settings(it: SimpleNamespace) -> dict[str, Any]:
@@ -221,9 +231,11 @@ def _explainer(
 Work = Callable[[Keep, Path | None], tuple[dict[str, Any], fastif.Scores]]
 
 
-def _into_run(out: Path, request: dict[str, Any], table: TextTable, work: Work, team: Team | None) -> dict[str, Any]:
+def _into_run(
+    out: Path, request: dict[str, Any], begin: Path | None, table: TextTable, work: Work, team: Team | None
+) -> dict[str, Any]:
     """Do the work in a run directory, or what is left of it."""
-    with RunStore.begin(out, request) as store:
+    with RunStore.begin(out, request, origin=begin) as store:
         if store.is_complete:
             if team is not None:
                 team.dismiss()

@@ -32,7 +32,7 @@ class OpenedRun:
     store: RunStore
     trust_remote_code: bool = False
 
-    @property
+    @cached_property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `fastif explain`, by the names that they have in Python."""
         return {**recorded(self.store), "trust_remote_code": self.trust_remote_code}

@@ -9,7 +9,7 @@ import typer
 import fastif
 from fastif.cli import options
 from fastif.cli.console import OUT, Bars, print_json
-from fastif.cli.explain import perform, recorded
+from fastif.cli.explain import Named, perform, recorded
 from fastif.cli.options import Dtype
 from fastif.errors import StoredFileError
 from fastif.store import RunStore
@@ -40,8 +40,9 @@ def rerun(
         arguments = recorded(before)
         arguments["dtype"] = Dtype(arguments["dtype"])
         arguments["trust_remote_code"] = trust_remote_code  # never of the run, which somebody else may have made
+        as_given = {**before.request["arguments"], "trust_remote_code": trust_remote_code}
         with Bars(quiet=as_json) as bars:
-            perform(arguments, place, bars)
+            perform(arguments, place, bars, named=Named(as_given, before.origin))
         told = _compared(before, RunStore.read(place))
     if as_json:
         print_json(told)

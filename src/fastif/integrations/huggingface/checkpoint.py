@@ -214,8 +214,8 @@ def _refusal(name: str | Path, error: Exception) -> StoredFileError:
     if not Path(name).exists():
         return StoredFileError(
             f"{name} is neither a directory here nor a model that could be fetched: {_first_line(error)}. Check the "
-            "name and the network; a directory is looked for from the one that the command is given in, also where "
-            "a run recorded it. Only checkpoints with safetensors weights are read."
+            "name and the network; a directory is looked for from the one that the command is given in. Only "
+            "checkpoints with safetensors weights are read."
         )
     return StoredFileError(
         f"the checkpoint {name} could not be loaded: {_first_line(error)}. It is damaged, or made for another version "
