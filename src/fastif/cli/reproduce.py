@@ -98,6 +98,8 @@ def reproduce(
     given once more, the command goes on; given after the end, it draws anew.
     """
     if name == PAGE:
+        if ranking:
+            raise ConfigurationError("page walks on nothing: --ranking is for the experiments, which it reads later.")
         return _page(out, results, as_json=as_json)
     if results is not None:
         raise ConfigurationError(f"{results} is not asked for: only `fastif reproduce page` reads finished results.")
@@ -121,6 +123,7 @@ def reproduce(
             progress=bars,
             note=note,
             stops_here=stop_here,
+            joins=bool(ranking),
         )
         outcomes = laboratory.run_all(experiments) if name == ALL else [laboratory.run(experiments[0])]
     for outcome in outcomes if not as_json else []:

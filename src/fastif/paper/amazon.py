@@ -228,6 +228,7 @@ def _rankings(run: dict[str, Any]) -> list[str]:
         f"{changes.repeats_in_words(run['repeats'])} with the same draws; change of accuracy in points, "
         f"intervals over repeats alone{changes.curvature_words(run)}:",
         markdown(["ranked by", *(f"{kind}; {part}" for kind, part in cells)], rows),
+        *run.get("notes", []),
     ]
 
 

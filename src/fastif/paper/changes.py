@@ -252,6 +252,7 @@ def _rankings(result: Mapping[str, Any], run: Mapping[str, Any]) -> list[str]:
         f"Other ways to rank points; from the second line on {whence(run)}, "
         f"{repeats_in_words(run['repeats'])} with the same draws{curvature_words(run)}:",
         markdown(["", *columns, "accuracy on original data, helpful"], lines),
+        *run.get("notes", []),
     ]
 
 

@@ -99,6 +99,7 @@ class Laboratory:
         progress: called as progress(stage, done, total).
         note: told what is being done.
         stops_here: train nothing, take no step, and make results of what was finished.
+        joins: results are of other rankings alone, made to join what is published (joining.py).
     """
 
     out: Path
@@ -112,6 +113,7 @@ class Laboratory:
     progress: Progress = silent
     note: Callable[[str], None] = lambda words: None
     stops_here: bool = False
+    joins: bool = False
     data: Data = field(init=False)
     models: TaskModels = field(init=False)
 
@@ -187,6 +189,7 @@ class Laboratory:
             "precision": self.precision,
             "double": self.double,
             "seed": self.seed,
+            **({"joins": True} if self.joins else {}),
         }
 
     def _measure(self, experiment: Experiment, store: RunStore) -> list[str]:

@@ -5,40 +5,61 @@ not come to can be made later, with `fastif reproduce NAME --ranking ...`. It st
 ranking walked in the same run to compare with, the hash of the model and where it was computed. Knows results as JSON.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastif.errors import ConfigurationError
 from fastif.paper.ranked_walks import SAME
-from fastif.paper.unfinished import NOT_FINISHED, not_finished
+from fastif.paper.unfinished import NOT_FINISHED, still_not_finished
 
 Result = dict[str, Any]
 CHANGES = ("changes", "comparisons")  # what the rows of a ranking are called, in corrections and in amazon
-OWN = ("checkpoints", "repeats", "variants", "joins")  # settings in which such a run differs
+OWN = ("checkpoints", "repeats", "variants")  # settings in which such a run differs
 
 
 def joins(about: Mapping[str, Any]) -> bool:
     """Whether a result is one of other rankings alone."""
-    return bool((about["request"]["settings"]["experiment"] or {}).get("joins"))
+    return bool(about["request"].get("joins"))
 
 
 def joined(before: Result, about: Result) -> Result:
-    """Return a published result with the rankings of another beside it; what was there by the same name is replaced."""
-    _check_alike(before, about)
-    result = before["result"]
+    """Return a published result with the rankings of another beside it, in place of those that had joined it before."""
+    differ = _differences(before, about)
+    if differ:
+        raise ConfigurationError(
+            f"other ways to rank of {about['experiment']} cannot stand beside what is published of it, which was asked "
+            f"for otherwise: {', '.join(differ)} differ. Run them with its scale, data, model and seed."
+        )
     group = {
         **about["result"]["variants"],
         "model": about["models"][0],
-        "is_same_model": _weights(about) is not None and _weights(about) == _weights(before),
-        **{key: about[key] for key in ("environment", "processes", "time")},
+        "is_same_model": _weights(about) == _weights(before),
+        "environment": about["environment"],
+        "notes": [note for note in about["result"]["notes"] if not note.startswith(NOT_FINISHED)],
     }
-    groups = [each for each in (_without(old, names_of(group)) for old in result.get("joined", [])) if names_of(each)]
-    groups.append(group)
-    wanted = [variant["name"] for variant in before["request"]["settings"]["experiment"]["variants"]]
-    there = {name for each in (result["variants"], *groups) for name in names_of(each)}
-    notes = [note for note in result["notes"] if not note.startswith(NOT_FINISHED)]
-    notes += not_finished([name for name in wanted if name not in there])
-    return {**before, "result": {**result, "joined": groups, "notes": notes}}
+    there = [name for name in names_of(before["result"]["variants"]) if name in names_of(group)]
+    if there or not names_of(group):
+        seen = f"it has {'; '.join(there)} already" if there else "none of those that were asked for is finished"
+        raise ConfigurationError(f"other ways to rank of {about['experiment']} have nothing to add: {seen}.")
+    return _with_groups(before, [*before["result"].get("joined", []), group])
+
+
+def carried_over(before: Result | None, made: Result) -> Result:
+    """Return a result that is published once more with the rankings that had joined it, if it was asked for alike."""
+    groups = [] if before is None else before["result"].get("joined", [])
+    return made if not groups or _differences(before or {}, made) else _with_groups(made, groups)
+
+
+def _with_groups(about: Result, groups: Sequence[Result]) -> Result:
+    """Return a result with groups of rankings beside its own; of one name its own stay, and else the last."""
+    result, kept = about["result"], list[Result]()
+    for group in reversed(groups):
+        known = [name for each in (result["variants"], *kept) for name in names_of(each)]
+        left = _without(group, known)
+        if names_of(left):
+            kept.insert(0, left)
+    notes = still_not_finished(result["notes"], [name for group in kept for name in names_of(group)])
+    return {**about, "result": {**result, "joined": kept, "notes": notes}}
 
 
 def groups_of(result: Mapping[str, Any]) -> list[Result]:
@@ -70,23 +91,19 @@ def _without(group: Result, names: list[str]) -> Result:
     }
 
 
-def _weights(about: Mapping[str, Any]) -> str | None:
-    found: str | None = about["models"][0]["weights_sha256"]
-    return found
+def _weights(about: Mapping[str, Any]) -> str:
+    return str(about["models"][0]["weights_sha256"])
 
 
-def _check_alike(before: Result, about: Result) -> None:
-    """Raise unless both were asked for alike, but for what such a run has of its own."""
+def _differences(before: Result, about: Result) -> list[str]:
+    """Return in what the two were asked for otherwise, but for what a run of rankings alone has of its own."""
     one, other = (_asked(each["request"]) for each in (before, about))
-    differ = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
-    if differ:
-        raise ConfigurationError(
-            f"other ways to rank of {about['experiment']} cannot stand beside what is published of it, which was asked "
-            f"for otherwise: {', '.join(differ)} differ. Run them with its scale, data, model and seed."
-        )
+    return sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
 
 
 def _asked(request: Mapping[str, Any]) -> Result:
+    """Return all that was asked for in one dictionary; what settings and experiments are called is not the same."""
     settings = request["settings"]
     experiment = {key: value for key, value in settings["experiment"].items() if key not in OWN}
-    return {**request, **settings, **experiment, "settings": None, "experiment": None}
+    apart = ("settings", "experiment", "joins")
+    return {key: value for key, value in {**experiment, **settings, **request}.items() if key not in apart}

@@ -10,6 +10,7 @@ simulator. Knows the shape of results, and nothing of the page.
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from fastif.errors import ConfigurationError, StoredFileError
 from fastif.files import replacing
 from fastif.paper.experiments import EXPERIMENTS
 from fastif.paper.harness import RESULT
-from fastif.paper.joining import joined, joins
+from fastif.paper.joining import carried_over, joined, joins
 from fastif.paper.recall import ABSOLUTE
 from fastif.paper.simulatability import simulated
 from fastif.paper.visualization import by_point
@@ -40,9 +41,10 @@ def publish(results: Path, directory: Path) -> list[str]:
             f"{results} has no finished experiment: no directory in it, such as {next(iter(EXPERIMENTS))}, holds a "
             f"{RESULT}. Give the directory that `fastif reproduce NAME -o` wrote to."
         )
+    ready = [_Ready.of(results / name / RESULT, directory / f"{name}.json", name) for name in found]
     directory.mkdir(parents=True, exist_ok=True)
-    for name in found:
-        _publish_one(results / name / RESULT, directory, name)
+    for each in ready:
+        each.publish()
     return found
 
 
@@ -57,28 +59,44 @@ def _read(path: Path, name: str) -> Result:
         about = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise StoredFileError(f"{path} could not be read as a result: {error}. Run it again, or remove it.") from error
-    if not isinstance(about, dict) or about.get("experiment") != name:
+    if not isinstance(about, dict) or about.get("experiment") != name or not isinstance(about.get("request"), dict):
         raise StoredFileError(f"{path} is not a result of {name}: it does not say so. Remove it from there.")
     return about
 
 
-def _publish_one(path: Path, directory: Path, name: str) -> None:
-    about, file = _read(path, name), directory / f"{name}.json"
-    before = _read(file, name) if file.is_file() else None
-    if joins(about):
+@dataclass(frozen=True)
+class _Ready:
+    """A result that can be published, beside or in place of what is; figures are those of the experiment itself."""
+
+    name: str
+    file: Path
+    made: Result
+    to_draw: Result | None
+    figures_before: list[str]
+
+    @classmethod
+    def of(cls, path: Path, file: Path, name: str) -> "_Ready":
+        """Read a result, or raise; nothing is written."""
+        about, before = _read(path, name), _read(file, name) if file.is_file() else None
+        figures = list(before.get("figures", [])) if before else []
+        if not joins(about):
+            return cls(name, file, carried_over(before, published(about)), about["result"], figures)
         if before is None:
             raise ConfigurationError(
-                f"{path} has other ways to rank alone, and nothing of {name} is published in {directory} that they "
+                f"{path} has other ways to rank alone, and nothing of {name} is published in {file.parent} that they "
                 "could stand beside. Publish the experiment itself first."
             )
-        made = joined(before, published(about))
-    else:
-        figures = _draw(name, about["result"], directory)
-        for old in set((before or {}).get("figures", [])) - set(figures):
-            (directory / old).unlink(missing_ok=True)
-        made = {**published(about), "figures": figures}
-    with replacing(file) as temporary:
-        temporary.write_text(in_lines(made) + "\n", encoding="utf-8")
+        return cls(name, file, joined(before, published(about)), None, figures)
+
+    def publish(self) -> None:
+        """Draw what is to be drawn, and write."""
+        figures = self.figures_before
+        if self.to_draw is not None:
+            figures = _draw(self.name, self.to_draw, self.file.parent)
+            for old in set(self.figures_before) - set(figures):
+                (self.file.parent / old).unlink(missing_ok=True)
+        with replacing(self.file) as temporary:
+            temporary.write_text(in_lines({**self.made, "figures": figures}) + "\n", encoding="utf-8")
 
 
 def _draw(name: str, result: Result, directory: Path) -> list[str]:

@@ -27,7 +27,7 @@ from fastif.paper.settings import (
     VisualizationSettings,
 )
 from fastif.paper.solver_settings import SolverSettings
-from fastif.paper.variants import VARIANTS, WEIGHT_DECAY
+from fastif.paper.variants import GRADIENT_DOT, VARIANTS, WEIGHT_DECAY
 
 NEAREST_VARIANTS = tuple(variant for variant in VARIANTS if not variant.scan)  # all points are cells of Table 1
 SOLVED_VARIANTS = tuple(variant for variant in VARIANTS if variant.changes_scores and not variant.gradient_dot)
@@ -247,7 +247,11 @@ def for_rankings(settings: Settings, experiment: str, names: Sequence[str]) -> S
     if unknown:
         choices = "; ".join(known)
         raise ConfigurationError(f"there is no ranking {unknown[0]!r}: choose from {choices}.")
+    if key == "amazon" and GRADIENT_DOT.name in names:
+        raise ConfigurationError(
+            f"every result of amazon has the {GRADIENT_DOT.name}, as the effect 'finetune-step': nothing is to add."
+        )
     variants = tuple(variant for name, variant in known.items() if name in names)
     repeats = min(own.repeats, own.variant_repeats)
-    made: dict[str, Any] = {key: replace(own, checkpoints=1, repeats=repeats, variants=variants, joins=True)}
+    made: dict[str, Any] = {key: replace(own, checkpoints=1, repeats=repeats, variants=variants)}
     return replace(settings, **made)

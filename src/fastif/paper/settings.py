@@ -226,7 +226,6 @@ class CorrectionSettings:
         variant_repeats: of each of these, with the draws of the first repeats.
         curvature_examples: that H is the mean over where a variant takes our solver, which prepares anew at every step;
             None leaves it to the library.
-        joins: whether this is the first model alone, walked for some variants that join a published result.
     """
 
     solver: SolverSettings
@@ -241,7 +240,6 @@ class CorrectionSettings:
     variants: tuple[Variant, ...] = ()
     variant_repeats: int = 3
     curvature_examples: int | None = None
-    joins: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 Knows variants by their names.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from fastif.paper.context import UnfinishedError
@@ -37,3 +37,16 @@ def not_finished(names: Sequence[str], what: str = "rank") -> list[str]:
     ['Not finished, and so not in the table of other ways to rank: a; b.']
     """
     return [f"{NOT_FINISHED}{what}: {'; '.join(names)}."] if names else []
+
+
+def still_not_finished(notes: Iterable[str], made: Collection[str], what: str = "rank") -> list[str]:
+    """Return the notes of a result as they are when some of the ways that it lacked were made later.
+
+    >>> still_not_finished(["Short.", *not_finished(["a", "b"])], ["b"])
+    ['Short.', 'Not finished, and so not in the table of other ways to rank: a.']
+    """
+    start, found = f"{NOT_FINISHED}{what}: ", []
+    for note in notes:
+        lacking = note.removeprefix(start).removesuffix(".").split("; ") if note.startswith(start) else None
+        found += [note] if lacking is None else not_finished([name for name in lacking if name not in made], what)
+    return found
