@@ -7,21 +7,17 @@ import pytest
 from fastif.files import making_directory
 
 
-def _both(place: Path, *, first_stays: bool) -> None:
-    with making_directory(place, first_stays=first_stays) as second:
+def _both(place: Path) -> None:
+    with making_directory(place) as second:
         (second / "whose").write_text("second")
         with making_directory(place) as first:
             (first / "whose").write_text("first")
 
 
-@pytest.mark.parametrize("first_stays", [False, True])
-def test_of_two_writers_the_first_stays(tmp_path: Path, first_stays: bool) -> None:
+def test_of_two_writers_the_first_stays(tmp_path: Path) -> None:
     place = tmp_path / "model"
-    if first_stays:
-        _both(place, first_stays=True)
-    else:
-        with pytest.raises(OSError, match="model"):
-            _both(place, first_stays=False)
+    with pytest.raises(OSError, match="model"):
+        _both(place)
     assert (place / "whose").read_text() == "first"
     assert list(tmp_path.iterdir()) == [place]
 
@@ -29,7 +25,7 @@ def test_of_two_writers_the_first_stays(tmp_path: Path, first_stays: bool) -> No
 def test_a_file_in_the_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
     place = tmp_path / "model"
     place.write_text("of somebody")
-    with pytest.raises(OSError, match="model"), making_directory(place, first_stays=True):
+    with pytest.raises(OSError, match="model"), making_directory(place):
         pass
     assert place.read_text() == "of somebody"
 

@@ -130,6 +130,13 @@ def test_a_batch_that_does_not_fit_is_cut_in_two() -> None:
     assert relative_error(seen, expected) < 1e-5
 
 
+def test_a_bound_on_memory_holds_for_what_torch_held_before_it() -> None:
+    held = torch.empty(2**32, dtype=torch.uint8, device="cuda")
+    del held
+    with memory.limited(2**30, torch.device("cuda")), pytest.raises(torch.OutOfMemoryError):
+        torch.empty(2**31, dtype=torch.uint8, device="cuda")
+
+
 def test_a_bound_on_memory_takes_a_gpu_without_a_number() -> None:
     device = torch.device("cuda")
     with memory.limited(2**30, device):

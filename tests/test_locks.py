@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from fastif import locks
-from fastif.locks import in_line
+from fastif.locks import in_line, made_once
 
 HOLDER = """
 import os, sys
@@ -43,6 +45,37 @@ def test_one_waits_for_another_process_and_is_not_held_up_when_that_is_killed(tm
     assert told == ["waiting"]
     with in_line(lock, lambda: pytest.fail("nobody holds it")):
         pass
+
+
+def test_one_makes_what_others_wait_for(tmp_path: Path) -> None:
+    place, made, told = tmp_path / "model", [], []
+    begun = threading.Event()
+
+    def make(number: int) -> None:
+        with made_once(place, place / "weights", lambda: told.append(number)) as missing:
+            if missing:
+                begun.set()
+                time.sleep(3 * locks.BETWEEN_TRIES)  # so that the others try several times
+                place.mkdir()
+                (place / "weights").touch()
+                made.append(number)
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert sorted(told + made) == [0, 1, 2]  # each of the others was told once
+    with made_once(place, place / "weights", lambda: pytest.fail("it is there")) as missing:
+        assert not missing
+
+
+def test_what_one_failed_to_make_the_next_makes(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no"), made_once(tmp_path / "model", tmp_path / "model"):
+        raise ValueError("no")
+    with made_once(tmp_path / "model", tmp_path / "model") as missing:
+        assert missing
 
 
 def test_a_disk_that_knows_no_locks_is_an_error_and_no_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,11 +36,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def making_directory(path: Path, *, first_stays: bool = False) -> Iterator[Path]:
+def making_directory(path: Path) -> Iterator[Path]:
     """A temporary directory beside `path` that becomes it, whole and on disk, once the block has ended well.
 
-    An OSError if something is at `path` by then, an empty directory apart. With `first_stays`, for writers that all
-    write the same, a directory that another was first to make stays as it is, and this one is given up.
+    An OSError if something is at `path` by then, an empty directory apart.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path)
@@ -54,13 +53,9 @@ def making_directory(path: Path, *, first_stays: bool = False) -> Iterator[Path]
             with open(file, "rb+") as stream:
                 os.fsync(stream.fileno())
             file.chmod(mode)  # as in `replacing`
-        try:
-            if path.is_dir():
-                path.rmdir()  # only if it is empty
-            os.rename(temporary, path)
-        except OSError:
-            if not (first_stays and path.is_dir()):
-                raise
+        if path.is_dir():
+            path.rmdir()  # only if it is empty
+        os.rename(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     _sync_directory(path.parent)

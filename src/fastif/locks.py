@@ -49,3 +49,19 @@ def in_line(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[
                     told = True
                 time.sleep(BETWEEN_TRIES)
         yield
+
+
+@contextlib.contextmanager
+def made_once(place: Path, proof: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[bool]:
+    """Within this context, true if something is missing that is to be made now, while other processes wait for it.
+
+    Args:
+        place: where it will be; the lock stands beside it, as .NAME.lock, and stays.
+        proof: what is there once it was made.
+        waiting: called once if another process is at it.
+    """
+    if proof.exists():
+        yield False
+        return
+    with in_line(place.with_name(f".{place.name}.lock"), waiting):
+        yield not proof.exists()

