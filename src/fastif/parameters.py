@@ -15,9 +15,8 @@ def unwrap(module: nn.Module) -> nn.Module:
     """Return the module inside torch.compile, DataParallel or DistributedDataParallel, and refuse what cannot work."""
     if not isinstance(module, nn.Module):
         raise ModelError(f"needed is a torch.nn.Module, not a {type(module).__name__}.")
-    module = getattr(module, "_orig_mod", module)
-    if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
-        module = module.module
+    while (inside := _inside(module)) is not None:
+        module = inside
     if isinstance(module, torch.jit.ScriptModule):
         raise ModelError(
             "a scripted module cannot be called with other parameters. Pass the Python module it was made from."
@@ -33,6 +32,13 @@ def unwrap(module: nn.Module) -> nn.Module:
     if lazy:
         raise ModelError(f"the parameter {lazy[0]} has no shape yet. Run the module once on a batch, then train it.")
     return module
+
+
+def _inside(module: nn.Module) -> nn.Module | None:
+    """Return the module that this one is only around, if it is."""
+    is_parallel = isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel)
+    inside: object = getattr(module, "module" if is_parallel else "_orig_mod", None)
+    return inside if isinstance(inside, nn.Module) else None
 
 
 def split_parameters(module: nn.Module, trainable: Choice) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
