@@ -255,6 +255,9 @@ class TorchModel:
         with in_turn(), matmuls("float32", self.device):  # tf32 rounds by more than what is looked for
             self._check(batch)
 
+    def settle(self, batch: Batch) -> None:
+        """Give up ways to go on from stored states that change the outputs for a placed batch; here there are none."""
+
     def _check(self, batch: Batch) -> None:
         versions = [tensor._version for tensor in batch.tensors().values() if not tensor.is_inference()]
         watch, draws = RoundingWatch(self.device), DrawWatch(self.device)

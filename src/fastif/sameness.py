@@ -38,6 +38,8 @@ def check_examples(model: TorchModel, data: Examples) -> None:
     """Raise unless the first examples can be worked with, and are the same each time and in any batch."""
     batch = data.batch(torch.arange(min(len(data), FEW), device="cpu"))
     model.check(model.place(batch))
+    if data.lengths is not None:
+        model.settle(model.place(data.batch(_of_many_lengths(data))))
     _check_readings(batch, data.batch(batch.ids))
     if data.may_be_padded:
         with matmuls("float32", model.device), torch.no_grad():  # tf32 rounds by more than what is looked for

@@ -197,7 +197,7 @@ def test_a_model_that_cannot_start_in_the_middle_says_so_and_runs_whole() -> Non
         return result
 
     module.bert.encoder.register_forward_hook(add)
-    model = TextClassifier(module, tiny.tokenizer_of())
+    model = TextClassifier(module, tiny.tokenizer_of(), freeze_layers=2)
     assert model.prefix is None
     assert model.why_no_prefix is not None
     assert "running from the middle changed the outputs" in model.why_no_prefix

@@ -14,7 +14,7 @@ from tests.integrations.huggingface import tiny
 )
 def test_texts_go_through_a_model_apart_as_they_go_together(family: str, form: wide_masks.WideMask) -> None:
     model = TextClassifier(tiny.module_of(family), tiny.tokenizer_of(family))
-    assert model._wide_mask is form
+    assert model._middle.wide_mask is form
     batch = model.place(model.examples(tiny.TEXTS, tiny.LABELS).batch(range(len(tiny.TEXTS))))
     assert isinstance(batch.inputs, dict)
     assert bool((batch.inputs["attention_mask"] == 0).any())  # some are padded
@@ -29,5 +29,5 @@ def test_texts_go_through_a_model_apart_as_they_go_together(family: str, form: w
 
 def test_a_model_that_takes_no_wide_mask_keeps_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = (lambda mask, states: torch.zeros_like(mask)[:, None, None].bool(),)
-    monkeypatch.setattr("fastif.integrations.huggingface.classifier.WIDE_MASKS", wrong)
-    assert TextClassifier(tiny.module_of("bert"), tiny.tokenizer_of("bert"))._wide_mask is None
+    monkeypatch.setattr("fastif.integrations.huggingface.middle.WIDE_MASKS", wrong)
+    assert TextClassifier(tiny.module_of("bert"), tiny.tokenizer_of("bert"))._middle.wide_mask is None

@@ -1,13 +1,14 @@
 """TextClassifier: a fine-tuned sequence classifier of transformers as a model that can be explained.
 
-Knows what a checkpoint says of itself (labels, kind of problem, longest text) and how to run it from stored hidden
-states. Loading is in `checkpoint.py`, tokens in `texts.py`, the layers in `layers.py`; `fit.py` sees whether model and
-tokenizer can be used together.
+Knows what a checkpoint says of itself (labels, kind of problem, longest text). Loading is in `checkpoint.py`, tokens in
+`texts.py`, how it goes on from stored states in `middle.py`; `fit.py` sees whether model and tokenizer can be used
+together.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,17 +21,18 @@ from fastif.data import Examples
 from fastif.errors import DataError, ModelError
 from fastif.integrations.huggingface import checkpoint
 from fastif.integrations.huggingface.fit import check_tokenizer, checked_config, longest_text, short_inputs
-from fastif.integrations.huggingface.head_rows import HeadRows
-from fastif.integrations.huggingface.layers import FrozenLayers, choose_parameters
+from fastif.integrations.huggingface.layers import choose_parameters
+from fastif.integrations.huggingface.middle import Middle
+from fastif.integrations.huggingface.probes import attempted, moved, probes_of
 from fastif.integrations.huggingface.record import RECORD, read_record
 from fastif.integrations.huggingface.texts import TextExamples
-from fastif.integrations.huggingface.wide_masks import WIDE_MASKS, WideMask
 from fastif.integrations.tables import LabelMap, TextTable, table_of
 from fastif.keeping import content_sha256
 from fastif.model import TorchModel
-from fastif.parameters import Choice
+from fastif.parameters import Choice, unwrap
+from fastif.precision import matmuls
+from fastif.turns import in_turn
 
-MASK = "attention_mask"
 Problem = Literal["single-label", "multi-label", "regression"]
 LOSSES: dict[Problem, str] = {
     "single-label": "cross_entropy",
@@ -76,6 +78,7 @@ class TextClassifier(TorchModel):
         max_length: int | None = None,
         name: str | None = None,
     ) -> None:
+        module = unwrap(module)
         self.config = checked_config(module)
         self.problem = _problem(self.config)
         check_tokenizer(tokenizer, module)
@@ -86,18 +89,8 @@ class TextClassifier(TorchModel):
         super().__init__(module, LOSSES[self.problem], trainable=chosen)
         self.label_names = {int(number): str(label) for number, label in (self.config.id2label or {}).items()}
         self.name = name or getattr(self.config, "_name_or_path", "") or type(module).__name__
-        found = FrozenLayers.of(module, self.parameters, few)
-        self._layers = found if isinstance(found, FrozenLayers) else None
-        self._head_rows = HeadRows({})
-        self._wide_mask: WideMask | None = None
-        self._seen_texts = False  # of the user's, on which the head was seen to read the first row
-        self.why_no_prefix = found if isinstance(found, str) else self._try_prefix(few)
-        if self._layers is not None and self._layers.skip_embeddings() and self._try_prefix(few) is not None:
-            self._layers.keep_embeddings()
-        if self.why_no_prefix is None and MASK in few:
-            self._wide_mask = self._find_wide_mask(few)
-        if self._layers is not None and self._layers.last is not None and self.why_no_prefix is None:
-            self._head_rows = self._find_head_rows(self._layers.last, few)
+        with in_turn(), matmuls("float32", self.device):
+            self._middle = self._found_middle(few)
 
     @classmethod
     def from_pretrained(
@@ -242,25 +235,26 @@ class TextClassifier(TorchModel):
     @property
     def prefix(self) -> str | None:
         """What is computed once: the embeddings and the layers below the first chosen parameter."""
-        if self._layers is None or self.why_no_prefix is not None:
+        if self._middle.layers is None or self.why_no_prefix is not None:
             return None
-        count = self._layers.count
+        count = self._middle.layers.count
         return f"the embeddings and {count} frozen layer{'' if count == 1 else 's'}"
+
+    @property
+    def why_no_prefix(self) -> str | None:
+        """Why nothing is computed once; None where something is."""
+        return self._middle.why_not
 
     def encode(self, batch: Batch) -> Tensor:
         """Return the hidden states at the first layer that is not frozen, (batch, tokens, width)."""
-        assert self._layers is not None
-        return self._layers.encode(lambda: super(TextClassifier, self).outputs(self.parameters, batch.inputs))
+        assert isinstance(batch.inputs, dict)
+        return self._middle.encode(super().outputs, self.parameters, batch.inputs)
 
     def outputs(self, parameters: dict[str, Tensor], inputs: Inputs) -> Tensor:
         """Return the logits, from the stored states where the inputs carry them."""
-        if self._layers is None or not isinstance(inputs, dict) or STATES not in inputs:
+        if not isinstance(inputs, dict) or STATES not in inputs:
             return super().outputs(parameters, inputs)
-        rest = {name: tensor for name, tensor in inputs.items() if name != STATES}
-        if self._wide_mask is not None:
-            rest[MASK] = self._wide_mask(rest[MASK], inputs[STATES])
-        with self._layers.skipped(inputs[STATES]), self._head_rows.only():
-            return super().outputs(parameters, rest)
+        return self._middle.outputs(super().outputs, parameters, inputs)
 
     def fingerprint(self) -> str:
         """Return a hash of the weights that are not chosen and of the configuration."""
@@ -272,53 +266,39 @@ class TextClassifier(TorchModel):
         """Return a hash of all weights."""
         return content_sha256({**self._frozen, **self._parameters})
 
-    def _try_prefix(self, few: dict[str, Tensor]) -> str | None:
-        """Return why going on from stored states does not give the same outputs, None if it does."""
-        batch = Batch(dict(few), next(iter(few.values())), torch.arange(2))
-        try:
+    def _found_middle(self, few: dict[str, Tensor]) -> Middle:
+        """Return how the model goes on from stored states, tried with special tokens inside of texts if it takes such.
+
+        A model of text and pictures refuses the token of a picture that is not there.
+        """
+        whole, points = super().outputs, [self.parameters, moved(self.parameters, self._frozen)]
+        for special in (True, False):
+            inputs = probes_of(few, self.tokenizer, self.max_length, special=special)
             with torch.no_grad():
-                whole = self.outputs(self.parameters, few)
-                states = self.encode(batch)
-                resumed = self.outputs(self.parameters, {**few, STATES: states})
-        except (ModelError, RuntimeError, TypeError, KeyError, ValueError) as error:
-            return f"the model could not be run from the middle: {error}"
-        difference = float((whole - resumed).abs().max())
-        if difference > 1e-4 * (1 + float(whole.abs().max())):
-            return f"running from the middle changed the outputs by {difference:.2g}"
-        return None
+                outputs = attempted(partial(_each, partial(whole, self.parameters), inputs))
+            if not isinstance(outputs, Exception):
+                return Middle.find(self._module, whole, points, list(zip(inputs, outputs, strict=True)))
+        return Middle(f"the model does not take random tokens: {outputs}")
 
-    def _find_wide_mask(self, few: dict[str, Tensor]) -> WideMask | None:
-        """Return the form of a mask that gives the same outputs, None if no form does."""
-        for self._wide_mask in WIDE_MASKS:
-            if self._try_prefix(few) is None:
-                return self._wide_mask
-        return None
-
-    def _find_head_rows(self, layer: nn.Module, few: dict[str, Tensor]) -> HeadRows:
-        """Return the parts of the last layer that are needed for the first token alone."""
-        batch = Batch(dict(few), next(iter(few.values())), torch.arange(2))
-        with torch.no_grad():
-            given = {**few, STATES: self.encode(batch)}
-        return HeadRows.find(layer, self.parameters, lambda point: self.outputs(point, given))
+    def settle(self, batch: Batch) -> None:
+        """Give up going on from stored states, or a short way to, where it changes the outputs for these texts."""
+        if self.why_no_prefix is None and isinstance(batch.inputs, dict):
+            with in_turn(), matmuls("float32", self.device), torch.no_grad():
+                self._middle.settle(super().outputs, self.parameters, batch.inputs)
 
     def _check(self, batch: Batch) -> None:
-        """Raise unless a placed batch can be worked with; see that the head reads the first row of these texts too."""
         super()._check(batch)
-        if self._seen_texts or not self._head_rows.parts or not isinstance(batch.inputs, dict):
-            return
-        self._seen_texts = True
-        with torch.no_grad():
-            given = {**batch.inputs, STATES: self.encode(batch)}
-            expected, seen = self.outputs(self.parameters, batch.inputs), self.outputs(self.parameters, given)
-        tolerance = torch.finfo(seen.dtype).eps ** 0.5 * (1 + float(expected.abs().max()))
-        if not float((seen - expected).abs().max()) <= tolerance:
-            self._head_rows = HeadRows({})
+        self.settle(batch)
 
     def _target_shape(self) -> tuple[int, ...]:
         return () if self.problem == "single-label" or self.config.num_labels == 1 else (self.config.num_labels,)
 
     def _target_dtype(self) -> torch.dtype:
         return torch.int64 if self.problem == "single-label" else self.dtype
+
+
+def _each(function: Callable[[dict[str, Tensor]], Tensor], inputs: list[dict[str, Tensor]]) -> list[Tensor]:
+    return [function(each) for each in inputs]
 
 
 def _problem(config: Any) -> Problem:

@@ -6,7 +6,7 @@ is tried, and kept if the outputs stay what they were, at the weights and at oth
 row, or several, leaves nothing to keep. Knows modules, and no data.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,10 +17,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from fastif.integrations.huggingface.layers import replaced_forwards
+from fastif.integrations.huggingface.probes import attempted, same
 
 Outputs = Callable[[dict[str, Tensor]], Tensor]
 """The outputs for a few texts of unequal length, as a function of the chosen parameters."""
-NEAR = 0.05  # of the size of a weight, to move it by
 
 
 class HeadRows:
@@ -34,14 +34,8 @@ class HeadRows:
         self.parts = parts
 
     @classmethod
-    def find(cls, layer: nn.Module, parameters: dict[str, Tensor], outputs: Outputs) -> "HeadRows":
-        """Try the parts of a layer, in the order in which it has them, and its attention."""
-        generator = torch.Generator("cpu").manual_seed(0)
-        moved = {
-            name: tensor + NEAR * tensor.abs().mean() * torch.randn(tensor.shape, generator=generator).to(tensor)
-            for name, tensor in parameters.items()
-        }
-        points = (parameters, moved)
+    def find(cls, layer: nn.Module, points: Sequence[dict[str, Tensor]], outputs: Outputs) -> "HeadRows":
+        """Try the parts of a layer, in the order in which it has them, and its attention, at each of some weights."""
         found = cls({})
         with torch.no_grad():
             expected = [outputs(point) for point in points]
@@ -54,15 +48,9 @@ class HeadRows:
         return found
 
     def _gives(self, outputs: Outputs, point: dict[str, Tensor], expected: Tensor) -> bool:
-        try:
-            with self.only():
-                seen = outputs(point)
-        except (RuntimeError, ValueError, IndexError):  # shapes that the layer cannot do with
-            return False
-        if seen.shape != expected.shape:
-            return False
-        tolerance = torch.finfo(expected.dtype).eps ** 0.75 * (1 + float(expected.abs().max()))
-        return bool(float((seen - expected).abs().max()) <= tolerance)
+        with self.only():
+            seen = attempted(lambda: outputs(point))  # there are shapes that a layer cannot do with
+        return isinstance(seen, Tensor) and same(seen, expected)
 
     @contextmanager
     def only(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ from torch.func import functional_call
 
 from fastif.errors import ConfigurationError, ModelError
 from fastif.evaluation import Evaluation
+from fastif.integrations.huggingface.probes import attempted
 from fastif.parameters import Choice
 
 DEFAULT_LAYERS = 2  # of a checkpoint that does not say what was trained: the last two, and what comes after them
@@ -63,7 +64,12 @@ def choose_parameters(
         raise ConfigurationError(
             f"freeze_layers must be 0 to {len(layers)}, as the model has that many layers; not {frozen!r}."
         )
-    below = names_below(module, FrozenLayers(layers, frozen), few)
+    below = attempted(lambda: names_below(module, FrozenLayers(layers, frozen), few))
+    if isinstance(below, Exception):
+        raise ModelError(
+            f"{type(module).__name__} could not be run up to its layer {frozen} ({below}), so that it is not known "
+            "which parameters stand below. Choose parameters by name with trainable=, or trainable='all'."
+        ) from below
     why = "as asked" if freeze_layers is not None else "the default, as a checkpoint does not say what was trained"
     return (lambda name, parameter: name not in below), f"{above_in_words(module, frozen)} ({why})"
 
@@ -151,6 +157,11 @@ class FrozenLayers:
         self._embeddings = None
 
     @property
+    def skips_embeddings(self) -> bool:
+        """Whether the embeddings are left out."""
+        return self._embeddings is not None
+
+    @property
     def last(self) -> nn.Module | None:
         """The last layer, if it is not frozen."""
         return self._last
@@ -185,6 +196,23 @@ class FrozenLayers:
             replaced[last] = lambda *given, **named: self._returned(last, states)
         with replaced_forwards(replaced):
             yield
+
+    @contextmanager
+    def watched_last(self) -> Iterator[list[Tensor]]:
+        """Within this context, the states that the last layer gives are put into a list, unless it is frozen."""
+        seen: list[Tensor] = []
+        if self._last is None:
+            yield seen
+            return
+        original = self._last.forward
+
+        def forward(*given: Any, **named: Any) -> Any:
+            result = original(*given, **named)
+            seen.append(_states(result))
+            return result
+
+        with replaced_forwards({self._last: forward}):
+            yield seen
 
     def _watched(self, layer: nn.Module) -> Callable[..., Any]:
         """The layer's own forward, which notes the form of what it returns."""

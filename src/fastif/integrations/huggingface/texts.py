@@ -168,11 +168,12 @@ def tokenize(
         lengths += counts
     counted = torch.tensor(lengths)
     columns = {name: Ragged(torch.from_numpy(np.concatenate(chunks)), counted) for name, chunks in parts.items()}
-    padding = {name: _padding(tokenizer, name) for name in columns}
+    padding = {name: padding_of(tokenizer, name) for name in columns}
     return TokenTable(columns, padding, targets), truncated
 
 
-def _padding(tokenizer: Any, name: str) -> int:
+def padding_of(tokenizer: Any, name: str) -> int:
+    """Return what an input of this name is filled up with, behind the end of a text."""
     if name == "input_ids":
         return int(tokenizer.pad_token_id)
     return int(tokenizer.pad_token_type_id) if name == "token_type_ids" else 0
