@@ -112,6 +112,28 @@ def test_a_buffer_that_was_empty_is_empty_again() -> None:
     assert module.last is None
 
 
+def test_a_part_that_was_put_in_the_place_of_another_is_taken_out_again() -> None:
+    class Switching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            before = self.first
+            self.first = nn.Sequential(before)
+            self.later = nn.Tanh()
+            result: Tensor = self.head(self.later(before(x)))
+            return result
+
+    torch.manual_seed(0)
+    module = Switching().double()
+    parts, names = list(module.modules()), list(module._modules)
+    model = fastif.TorchModel(module, loss="cross_entropy")
+    fastif.Explainer(model, DATA, damping=DAMPING).scores(QUERIES)
+    assert list(module.modules()) == parts
+    assert list(module._modules) == names
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 @pytest.mark.parametrize("training", [True, False])
 def test_a_scripted_part_keeps_its_mode(training: bool) -> None:

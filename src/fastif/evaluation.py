@@ -76,13 +76,14 @@ def _in_eval_mode(module: nn.Module) -> Iterator[None]:
 
 
 class _Before:
-    """The attributes of a module as they were, its tensors and its mode."""
+    """The attributes of a module as they were, its tensors, its parts and its mode."""
 
     def __init__(self, part: nn.Module) -> None:
         self.part, self._mode = part, part.training
         self._attributes = dict(part.__dict__)
         kept: tuple[Any, ...] = (part._parameters, part._buffers)
         self._tensors = [(members, dict(members)) for members in kept]
+        self._parts = dict(part._modules)
 
     def put_back(self) -> None:
         """Make the module as it was."""
@@ -96,6 +97,10 @@ class _Before:
             else:  # of a scripted module, which keeps its names
                 for name, tensor in tensors.items():
                     members[name] = tensor
+        # a module may put another in the place of one of its parts, as BigBird does for short texts
+        if isinstance(self.part._modules, dict) and self.part._modules != self._parts:
+            self.part._modules.clear()
+            self.part._modules.update(self._parts)
         if self.part.training != self._mode:  # of a scripted module it is none of the attributes
             self.part.training = self._mode
 
