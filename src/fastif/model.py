@@ -21,7 +21,7 @@ from fastif.keeping import content_sha256
 from fastif.losses import NamedLoss, PerExample, resolve_loss
 from fastif.parameters import Choice, split_parameters, unwrap
 from fastif.precision import RoundingWatch, matmuls, wide
-from fastif.snapshot import Snapshot, differing, snapshot
+from fastif.snapshot import Snapshot, differing, snapshot, switches
 from fastif.turns import in_turn
 
 
@@ -72,6 +72,7 @@ class TorchModel:
             with torch.inference_mode(False):  # weights that are cast here must be open to differentiation later
                 self._parameters, self._frozen = split_parameters(self._module, trainable)
             self._buffers = {name: buffer.detach() for name, buffer in self._module.named_buffers()}
+            self._switches = switches(self._module)
             self._evaluation = Evaluation(self._module)
             self._front = FrozenFront.of(self._module, self._parameters)
         self._classes: int | None = None
@@ -125,8 +126,8 @@ class TorchModel:
 
     @in_turn()  # while another thread calls the module, the tensors in it are not its own
     def snapshot(self) -> Snapshot:
-        """Return what all tensors that outputs depend on are known by, as they are now."""
-        return snapshot(self._live(), dict(self._module.named_buffers()))
+        """Return what all that outputs depend on is known by, as it is now."""
+        return snapshot(self._live(), dict(self._module.named_buffers())) | switches(self._module)
 
     @in_turn()
     def require_current(self) -> None:
@@ -137,6 +138,11 @@ class TorchModel:
             raise ModelError(
                 f"the module has another {odd[0]} than when this TorchModel was made, which still holds the old one. "
                 "Make a new fastif.TorchModel after further training."
+            )
+        if self._switches != switches(self._module):
+            raise ModelError(
+                "the module uses other adapters than when this TorchModel was made, which chose its parameters for "
+                "those. Make a new fastif.TorchModel for other adapters, or set them as they were."
             )
 
     def _live(self) -> dict[str, Tensor]:

@@ -1,21 +1,24 @@
 """Snapshots: what the tensors of a module are known by, cheap enough to be looked at again before each piece of work.
 
 How often a tensor was written to does not tell all: writing to `.data` is not counted, and a parameter can be replaced.
-So that its numbers are read too, as whole numbers that are summed: exact, whatever the order. This file knows tensors
-by name, and nothing of models.
+So that its numbers are read too, as whole numbers that are summed: exact, whatever the order. What outputs depend on
+besides is which adapters of a module are in use, where it has such. This file knows modules by their parts, and nothing
+of models.
 """
 
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fastif.errors import ModelError
 
-Snapshot = dict[str, tuple[int, ...]]
+Snapshot = dict[str, tuple[int, ...] | str]
 
 WORD = 8  # bytes that are read as one whole number
 PARTS = 64  # each weighs another odd number, so that numbers that changed places are seen
+ADAPTERS = "active_adapters"  # the layers of PEFT, and what is made as they are, have it and these:
+SWITCHES = (ADAPTERS, "disable_adapters", "merged_adapters", "scaling")
 WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -35,14 +38,32 @@ def snapshot(parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) ->
     return dict(zip(chosen, zip(versions, numbers, strict=True), strict=True))
 
 
+def switches(module: nn.Module) -> dict[str, str]:
+    """Return in words which adapters each part of a module uses, and how; nothing of parts without adapters."""
+    return {
+        f"{name}.{switch}".lstrip("."): repr(value)
+        for name, part in module.named_modules()
+        if not callable(getattr(part, ADAPTERS, callable))
+        for switch in SWITCHES
+        if not callable(value := getattr(part, switch, None))
+    }
+
+
 def changed(before: Snapshot, now: Snapshot) -> list[str]:
     """Return the names of the tensors that are not what they were, or are not there at one of the two times."""
-    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    odd = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return sorted(odd, key=lambda name: not isinstance({**before, **now}[name], str))
 
 
 def require_unchanged(before: Snapshot, now: Snapshot) -> None:
     """Raise if the tensors of a model are not those that work was prepared with."""
     odd = changed(before, now)
+    if odd and odd[0].rpartition(".")[2] in SWITCHES:
+        raise ModelError(
+            "the model uses other adapters than when this explainer was made, so that the curvature it holds belongs "
+            f"to another model; seen in {odd[0]}, which was {before.get(odd[0])} and is {now.get(odd[0])}. Make a new "
+            "fastif.Explainer (and TorchModel) for other adapters, or set them as they were."
+        )
     if odd:
         raise ModelError(
             "the weights of the model have changed since this explainer was made, so that the curvature it holds "

@@ -10,6 +10,7 @@ import transformers
 from torch import Tensor, nn
 
 import fastif
+from fastif.errors import ModelError
 from fastif.integrations.huggingface import TextClassifier
 from tests.integrations.huggingface import dense, tiny
 from tests.problems import relative_error
@@ -194,3 +195,66 @@ def test_a_lack_of_memory_is_no_way_to_refuse(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("fastif.integrations.huggingface.middle.Middle.outputs", full)
     with pytest.raises(torch.OutOfMemoryError):
         TextClassifier(tiny.module_of("bert"), tiny.tokenizer_of("bert"))
+
+
+# --- parts that change ------------------------------------------------------------------------------------------------
+
+
+def bigbird(**changes: Any) -> nn.Module:
+    settings = {"attention_type": "block_sparse", "block_size": 4, "num_random_blocks": 1, **changes}
+    return shaken(transformers.BigBirdForSequenceClassification(transformers.BigBirdConfig(**SIZES, **settings)))
+
+
+def test_a_model_that_switches_between_kinds_of_attention_is_left_as_it_was() -> None:
+    module, tokenizer = bigbird(), long_tokenizer("roberta")
+    parts = list(module.modules())
+    long = tokenizer(" ".join(WORDS * 2), return_tensors="pt")
+    before = module(**long).logits
+    model = TextClassifier(module, tokenizer, max_length=28, trainable=r"layer\.2\.output\.dense|classifier")
+    model.logits(model.examples(some_texts(2, 20), [0] * 8))
+    assert list(module.modules()) == parts
+    assert torch.equal(module(**long).logits, before)
+
+
+def test_blocks_that_depend_on_the_longest_text_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"more than 28 tokens.* max_length=28 or less, or load .*original_full"):
+        TextClassifier(bigbird(), long_tokenizer("roberta"))
+    TextClassifier(bigbird(attention_type="original_full"), long_tokenizer("roberta"))
+
+
+def adapted() -> Any:
+    import peft
+
+    config = peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query", "value"])
+    module = peft.get_peft_model(shaken(tiny.module_of("bert")), config)
+    module.add_adapter("two", config)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if "lora_B" in name or "modules_to_save" in name:
+                parameter.add_(0.2 * torch.randn_like(parameter))
+    return module.double().eval()
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "another": lambda module: module.set_adapter("two"),
+    "none": lambda module: module.base_model.disable_adapter_layers(),
+    "merged": lambda module: module.base_model.merge_adapter(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_adapter_that_was_changed_is_noticed(change: str) -> None:
+    module = adapted()
+    model = TextClassifier(module, tiny.tokenizer_of("bert"), trainable="classifier")
+    explainer = fastif.Explainer(model, model.examples(tiny.TEXTS, tiny.LABELS), damping=0.1)
+    first, known = explainer.scores(list(tiny.QUERIES)).values, model.fingerprint()
+    CHANGES[change](module)
+    assert model.fingerprint() != known
+    with pytest.raises(ModelError, match="uses other adapters than when this explainer was made"):
+        explainer.scores(list(tiny.QUERIES))
+    with pytest.raises(ModelError, match=r"other adapters than when this TorchModel|another .* than when this Torch"):
+        fastif.Explainer(model, model.examples(tiny.TEXTS, tiny.LABELS), damping=0.1)
+    if change == "another":
+        module.set_adapter("default")
+        torch.testing.assert_close(explainer.scores(list(tiny.QUERIES)).values, first)

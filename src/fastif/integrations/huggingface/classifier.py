@@ -20,7 +20,13 @@ from fastif.batch import STATES, Batch, Inputs
 from fastif.data import Examples
 from fastif.errors import DataError, ModelError
 from fastif.integrations.huggingface import checkpoint
-from fastif.integrations.huggingface.fit import check_tokenizer, checked_config, longest_text, short_inputs
+from fastif.integrations.huggingface.fit import (
+    check_blocks,
+    check_tokenizer,
+    checked_config,
+    longest_text,
+    short_inputs,
+)
 from fastif.integrations.huggingface.layers import choose_parameters
 from fastif.integrations.huggingface.middle import Middle
 from fastif.integrations.huggingface.probes import attempted, moved, probes_of
@@ -31,6 +37,7 @@ from fastif.keeping import content_sha256
 from fastif.model import TorchModel
 from fastif.parameters import Choice, unwrap
 from fastif.precision import matmuls
+from fastif.snapshot import switches
 from fastif.turns import in_turn
 
 Problem = Literal["single-label", "multi-label", "regression"]
@@ -84,6 +91,7 @@ class TextClassifier(TorchModel):
         check_tokenizer(tokenizer, module)
         self.tokenizer = tokenizer
         self.max_length = longest_text(module, tokenizer, max_length)
+        check_blocks(module, self.max_length)
         few = short_inputs(module, tokenizer, self.max_length)
         chosen, self.choice = choose_parameters(module, trainable, freeze_layers, few)
         super().__init__(module, LOSSES[self.problem], trainable=chosen)
@@ -257,9 +265,10 @@ class TextClassifier(TorchModel):
         return self._middle.outputs(super().outputs, parameters, inputs)
 
     def fingerprint(self) -> str:
-        """Return a hash of the weights that are not chosen and of the configuration."""
+        """Return a hash of the weights that are not chosen, of the configuration, and of the adapters in use."""
         settings = {name: value for name, value in self.config.to_dict().items() if name not in NO_SETTINGS}
         words = json.dumps(settings, sort_keys=True, default=str) + transformers.__version__
+        words += "".join(f" {name} {value}" for name, value in switches(self._module).items())
         return hashlib.sha256(f"{words} {content_sha256({**self._frozen, **self._buffers})}".encode()).hexdigest()
 
     def weights_sha256(self) -> str:

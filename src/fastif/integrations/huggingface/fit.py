@@ -83,6 +83,20 @@ def longest_text(module: nn.Module, tokenizer: Any, wanted: int | None) -> int:
     return wanted
 
 
+def check_blocks(module: nn.Module, max_length: int) -> None:
+    """Raise if how a text is looked at depends on the longest text beside it, as in BigBird."""
+    config: Any = module.config
+    if getattr(config, "attention_type", None) != "block_sparse" or not hasattr(config, "num_random_blocks"):
+        return
+    most = (5 + 2 * int(config.num_random_blocks)) * int(config.block_size)
+    if max_length > most:
+        raise ModelError(
+            f"{type(module).__name__} looks at blocks of a text where the longest text of a batch has more than {most} "
+            "tokens, and at all of it where it has not, so that outputs for a text depend on the texts beside it. Give "
+            f"max_length={most} or less, or load the model with attention_type='original_full'."
+        )
+
+
 def short_inputs(module: nn.Module, tokenizer: Any, max_length: int) -> dict[str, Tensor]:
     """Return two short texts of unequal length as inputs on the module's device, after a first pass of the module.
 
