@@ -268,6 +268,7 @@ class CurvatureOperator:
         size = float(vectors.norm(pair).max() * vectors.norm(image).max())
         allowed = torch.finfo(vectors.dtype(pair)).eps ** 0.5 * size
         if abs(left - right) > allowed and abs(left - right) > allowed + part._rounding(pair):
+            part._require_dependence(pair)
             other = "Try curvature='gauss-newton', or choose" if self.kind == "hessian" else "Choose"
             weights = "weight_norm, " if self.kind == "hessian" else ""
             raise ModelError(
@@ -276,6 +277,18 @@ class CurvatureOperator:
                 f"{weights}hooks that change gradients, hand-written autograd functions, torch.autocast inside "
                 "forward(), and inputs so large (raw pixels, amounts of money) that little but rounding is left: "
                 f"scale them as for training, or use float64. {other} parameters above the operation with trainable=."
+            )
+
+    def _require_dependence(self, pair: Block) -> None:
+        """Raise if outputs change along random vectors by no more than rounding."""
+        outputs = self.model.outputs(self.model.parameters, self._few.inputs).detach()
+        change = float(output_changes(self.model, self._few, pair).abs().max())
+        if change <= ROUNDING_MARGIN * torch.finfo(outputs.dtype).eps * float(outputs.abs().max()):
+            names = ", ".join(list(self.model.parameters)[:3])
+            raise ModelError(
+                f"the outputs do not depend on the chosen parameters ({names}): they change with them by {change:.2g}, "
+                "which is rounding, and so would scores be. Choose others with trainable=; the bias of an attention's "
+                "keys, for one, is the same for all that a softmax chooses from, and cancels."
             )
 
     def check_gradients(self) -> None:

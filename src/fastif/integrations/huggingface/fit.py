@@ -114,6 +114,12 @@ def short_inputs(module: nn.Module, tokenizer: Any, max_length: int) -> dict[str
     precision = max(torch.finfo(padded.dtype).eps, torch.finfo(torch.float32).eps)
     if difference > precision**0.4 * (1 + float(padded.abs().max())):
         own = getattr(module.config, "pad_token_id", None)
+        if getattr(tokenizer, "padding_side", "right") == "left" and tokenizer.pad_token_id == own:
+            raise ModelError(
+                f"the outputs for a text change by {difference:.2g} with the padding behind it. The tokenizer pads "
+                f"before a text, and fastif behind it, which {type(module).__name__} does not leave out. Explain "
+                "another model, or each text alone: fastif.TorchModel with texts of one length as data."
+            )
         raise ModelError(
             f"the outputs for a text change by {difference:.2g} with the padding behind it. The tokenizer pads with "
             f"token {tokenizer.pad_token_id}, the model's config.pad_token_id is {own}: set both to the one that was "
