@@ -148,6 +148,25 @@ def test_rows_columns_and_data_sets_are_one_and_the_same() -> None:
     assert torch.equal(scores(model, ROWS, asked), reference)
 
 
+def test_one_row_and_labels_of_arrays() -> None:
+    model = classifier()
+    explainer = fastif.Explainer(model, {"text": list(tiny.TEXTS), "label": torch.tensor(tiny.LABELS)}, damping=0.1)
+    rows = explainer.scores([{"text": tiny.QUERIES[0], "label": 1}]).values
+    assert torch.equal(explainer.scores({"text": tiny.QUERIES[0], "label": 1}).values, rows)
+    assert explainer.scores({"text": "dull"}).values.shape == (1, len(tiny.TEXTS))
+    assert torch.equal(model.examples(tiny.TEXTS, torch.tensor(tiny.LABELS)).targets, torch.tensor(tiny.LABELS))
+
+
+def test_parameters_that_outputs_do_not_depend_on_are_refused() -> None:
+    """A bias of keys adds the same to all scores of attention that a softmax chooses from."""
+    model = TextClassifier(
+        tiny.module_of("bert"), tiny.tokenizer_of(), trainable=r"layer\.2\.attention\.self\.key\.bias"
+    )
+    explainer = fastif.Explainer(model, model.examples(tiny.TEXTS, tiny.LABELS), damping=0.1, solver=fastif.Exact())
+    with pytest.raises(ModelError, match=r"do not depend on the chosen parameters \(bert.*key\.bias\)"):
+        explainer.scores(list(tiny.QUERIES))
+
+
 def test_class_labels_of_a_data_set_are_read_by_their_names() -> None:
     """The file numbers its classes in another order than the model does."""
     model = classifier()

@@ -144,6 +144,28 @@ def test_several_labels_each_that_cannot_be_read() -> None:
     assert LabelMap(NLI, problem="multi_label_classification").encode(["neutral"]) == [[0, 1, 0]]
 
 
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([0, 1, 0], [[0], [1], [0]]),
+        ([0, 0], [[0], [0]]),
+        (["1", "0"], [[1], [0]]),
+        ([True, False], [[1], [0]]),
+        ([[1], [0]], [[1], [0]]),
+        ([[0.0], [0.0]], [[0], [0]]),
+        ([["rude"], []], [[1], [0]]),
+        ([[0], []], [[1], [0]]),
+    ],
+)
+def test_the_only_label_of_several_holds_or_does_not(labels: list[Any], expected: list[list[int]]) -> None:
+    assert LabelMap({0: "rude"}, problem="multi").encode(labels) == expected
+
+
+def test_lists_of_zeros_for_the_only_label_could_be_its_number() -> None:
+    with pytest.raises(errors.LabelError, match=r"the label \[0\] could be numbers of classes, or 0 and 1"):
+        LabelMap({0: "rude"}, problem="multi").encode([[0], [0]])
+
+
 def test_regression() -> None:
     assert LabelMap({0: "LABEL_0"}).encode(["3.5", "-1"]) == [3.5, -1.0]
     assert LabelMap({0: "LABEL_0"}).encode([3, 2.25]) == [3.0, 2.25]

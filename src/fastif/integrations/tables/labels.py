@@ -13,7 +13,7 @@ from typing import Literal
 from fastif.errors import ConfigurationError, LabelError
 from fastif.integrations.tables.learn import learned_names
 from fastif.integrations.tables.names import ClassNames, as_number, written
-from fastif.integrations.tables.raw import shown
+from fastif.integrations.tables.raw import plain, shown
 from fastif.integrations.tables.table import TextTable
 
 Problem = Literal["single", "multi", "regression"]
@@ -101,14 +101,15 @@ class LabelMap:
                 raise LabelError(f"{labels.where} has no labels. Name their column with --label (in Python: label=).")
             lines, source, unit, names = labels.lines, labels.where, labels.unit, labels.label_names
             labels = labels.labels
-        column = _Column(labels, lines or range(1, len(labels) + 1), source, unit)
+        given: list[object] = plain(labels if hasattr(labels, "tolist") else list(labels))
+        column = _Column(given, lines or range(1, len(given) + 1), source, unit)
         column.check_present()
-        problem = self._problem or ("multi" if any(isinstance(label, list) for label in labels) else "single")
+        problem = self._problem or ("multi" if any(isinstance(label, list) for label in given) else "single")
         if problem == "regression":
             return self._numbers_of(column)
         if problem == "multi":
             return self._rows_of(column, names)
-        for index, label in enumerate(labels):
+        for index, label in enumerate(given):
             if isinstance(label, list):
                 raise column.error(index, f"the label {shown(label)} is a list, and the model gives one label each")
         return self._classes_of(column, names)
@@ -169,9 +170,11 @@ class LabelMap:
         count = len(self._classes)
         lists = [label if isinstance(label, list) else [label] for label in column.labels]
         hot = all(len(row) == count and all(as_number(each) in (0.0, 1.0) for each in row) for row in lists)
-        if hot and count > 1:
+        if hot:
             fractional = any(isinstance(each, float) for row in lists for each in row)
-            if not fractional and all(len(set(row)) == count for row in lists):
+            # a number that stands alone is no list of classes, and says of the only class whether it holds
+            listed = count > 1 or all(isinstance(label, list) and as_number(label[0]) == 0 for label in column.labels)
+            if listed and not fractional and all(len(set(row)) == count for row in lists):
                 raise column.error(
                     0,
                     f"the label {shown(lists[0])} could be numbers of classes, or 0 and 1 for each class. Write names, "

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastif.errors import DataError, EmptyDataError
-from fastif.integrations.tables.raw import RawTable
+from fastif.integrations.tables.raw import RawTable, plain, shown
 from fastif.integrations.tables.read import make_table
 from fastif.integrations.tables.table import TextTable
 
@@ -45,15 +45,32 @@ def table_of(
 
 def _columns(data: Any, source: str) -> dict[str, Sequence[Any]]:
     if isinstance(data, Mapping):
-        return {str(name): values for name, values in data.items()}
+        return _rows_or_one({str(name): plain(values) for name, values in data.items()}, source)
     if hasattr(data, "column_names") and hasattr(data, "to_dict"):  # datasets.Dataset
         return dict(data.to_dict())
     if hasattr(data, "columns") and hasattr(data, "to_dict"):  # a data frame
-        return {str(name): values for name, values in data.to_dict("list").items()}
+        return {str(name): plain(values) for name, values in data.to_dict("list").items()}
     if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
         names = list(dict.fromkeys(name for row in data for name in row))
-        return {str(name): [row.get(name) for row in data] for name in names}
+        return {str(name): [plain(row.get(name)) for row in data] for name in names}
     raise DataError(
         f"{source} is a {type(data).__name__} that holds no columns. Give texts, a list of dictionaries such as "
         '{"text": ..., "label": ...}, a dictionary of columns, a data set, a data frame, or what model.examples() made.'
     )
+
+
+def _rows_or_one(columns: dict[str, Any], source: str) -> dict[str, Sequence[Any]]:
+    """Return a mapping as columns; where it has a text rather than texts, it is one row.
+
+    >>> _rows_or_one({"text": "good", "label": 1}, "train")
+    {'text': ['good'], 'label': [1]}
+    """
+    if any(isinstance(values, str) for values in columns.values()):
+        return {name: [value] for name, value in columns.items()}
+    for name, values in columns.items():
+        if not isinstance(values, Sequence):
+            raise DataError(
+                f"the column {name} of {source} is {shown(values)}, a {type(values).__name__} and no list. Give a list "
+                'with one value for each row, or one row as {"text": "...", "label": ...}.'
+            )
+    return columns

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastif.errors import DataError
 
@@ -77,3 +78,16 @@ def shown(value: object, width: int = 40) -> str:
     """
     line = repr(value)
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def plain(values: Any) -> Any:
+    """Return arrays and numbers of NumPy and torch as lists and numbers of Python; the rest as it is.
+
+    >>> import numpy as np
+    >>> plain(np.array([0, 1])), plain([np.int64(2), "a", [np.float32(0.5)]])
+    ([0, 1], [2, 'a', [0.5]])
+    """
+    if isinstance(values, list | tuple):
+        return [plain(each) for each in values]
+    to_list = None if type(values) is str else getattr(values, "tolist", None)
+    return to_list() if callable(to_list) else values
