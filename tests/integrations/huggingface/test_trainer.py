@@ -9,7 +9,7 @@ import transformers
 from torch import Tensor, nn
 
 import fastif
-from fastif.errors import ModelError
+from fastif.errors import FastifWarning, ModelError
 from fastif.integrations.huggingface import TextClassifier
 from tests.integrations.huggingface import tiny
 
@@ -75,4 +75,26 @@ def test_a_trainer_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     options = transformers.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True)
     trainer = transformers.Trainer(tiny.module_of(), options)
     with pytest.raises(ModelError, match="processing_class=tokenizer"):
+        TextClassifier.from_trainer(trainer)
+
+
+class OwnLoss(transformers.Trainer):
+    def compute_loss(self, *given: Any, **named: Any) -> Any:
+        return super().compute_loss(*given, **named)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        (transformers.Trainer, {"label_smoothing_factor": 0.1}, "label_smoothing_factor=0.1"),
+        (transformers.Trainer, {"compute_loss_func": lambda outputs, labels, **more: None}, "a compute_loss_func"),
+        (OwnLoss, {}, "compute_loss of OwnLoss"),
+    ],
+)
+def test_a_trainer_with_another_loss_is_told_of(kind: Any, options: dict[str, Any], words: str, tmp_path: Path) -> None:
+    given = {name: value for name, value in options.items() if name == "compute_loss_func"}
+    rest = {name: value for name, value in options.items() if name not in given}
+    arguments = transformers.TrainingArguments(str(tmp_path), report_to=[], use_cpu=True, **rest)
+    trainer = kind(tiny.module_of(), arguments, processing_class=tiny.tokenizer_of(), **given)
+    with pytest.warns(FastifWarning, match=words):
         TextClassifier.from_trainer(trainer)

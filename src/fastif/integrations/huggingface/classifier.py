@@ -32,6 +32,7 @@ from fastif.integrations.huggingface.middle import Middle
 from fastif.integrations.huggingface.probes import attempted, moved, probes_of
 from fastif.integrations.huggingface.record import RECORD, read_record
 from fastif.integrations.huggingface.texts import TextExamples
+from fastif.integrations.huggingface.trainer_loss import warn_of_loss
 from fastif.integrations.tables import LabelMap, TextTable, table_of
 from fastif.keeping import content_sha256
 from fastif.model import TorchModel
@@ -148,6 +149,7 @@ class TextClassifier(TorchModel):
                 "the trainer has no tokenizer. Make it with Trainer(..., processing_class=tokenizer), or use "
                 "TextClassifier(trainer.model, tokenizer)."
             )
+        warn_of_loss(trainer)
         return cls(trainer.model, tokenizer, trainable=trainable, freeze_layers=freeze_layers, max_length=max_length)
 
     def __repr__(self) -> str:
