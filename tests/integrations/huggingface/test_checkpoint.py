@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers.utils import logging as transformers_logging
 
 import fastif
-from fastif.errors import FastifError, ModelError, StoredFileError
+from fastif.errors import FastifError, FastifWarning, ModelError, StoredFileError
 from fastif.integrations.huggingface import TextClassifier
 from tests.integrations.huggingface import tiny
 
@@ -194,8 +194,8 @@ def test_the_level_of_messages_is_put_back(tmp_path: Path) -> None:
 # --- adapters ---------------------------------------------------------------------------------------------------------
 
 
-def adapter(base: Path, directory: Path, **options: Any) -> nn.Module:
-    module = transformers.AutoModelForSequenceClassification.from_pretrained(base)
+def adapter(base: Path, directory: Path, model: dict[str, Any] | None = None, **options: Any) -> nn.Module:
+    module = transformers.AutoModelForSequenceClassification.from_pretrained(base, **(model or {}))
     config = peft.LoraConfig(r=2, target_modules=["query", "value"], **options)
     adapted: nn.Module = peft.get_peft_model(module, config)
     torch.manual_seed(1)
@@ -219,10 +219,39 @@ def test_an_adapter_may_bring_the_head_and_without_one_it_is_refused(tmp_path: P
     transformers_logging.set_verbosity_error()
     base = saved(tmp_path / "base", tiny.module_of().bert)
     adapter(base, tmp_path / "with", task_type="SEQ_CLS")
-    assert torch.isfinite(scores(TextClassifier.from_pretrained(tmp_path / "with"))).all()
+    with pytest.warns(FastifWarning, match="a head of 3 labels and does not say what kind of problem"):
+        loaded = TextClassifier.from_pretrained(tmp_path / "with")
+    assert torch.isfinite(scores(loaded)).all()
     adapter(base, tmp_path / "without")
     with pytest.raises(ModelError, match="no weights for classifier"):
         TextClassifier.from_pretrained(tmp_path / "without")
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+@pytest.mark.parametrize(
+    ("labels", "problem", "as_read"),
+    [(4, None, "single-label"), (1, None, "regression"), (5, "multi_label_classification", "multi-label")],
+)
+def test_an_adapter_of_other_labels_than_its_base_has(
+    family: str, labels: int, problem: str | None, as_read: str, tmp_path: Path
+) -> None:
+    transformers_logging.set_verbosity_error()
+    encoder = tiny.module_of(family, dtype=torch.float32, num_labels=2)
+    base = saved(tmp_path / "base", getattr(encoder, family))
+    made = {"num_labels": labels, "problem_type": problem}
+    module = adapter(base, tmp_path / "adapter", made, task_type="SEQ_CLS")
+    tokenizer = tiny.tokenizer_of(family)
+    if problem is None and labels > 1:
+        with pytest.warns(FastifWarning, match="a head of 4 labels and does not say what kind"):
+            TextClassifier.from_pretrained(tmp_path / "adapter", tokenizer=tokenizer)
+    if labels > 1:
+        module.config.save_pretrained(tmp_path / "adapter")  # type: ignore[union-attr, operator]
+        if problem is None:
+            module.config.problem_type = "single_label_classification"  # type: ignore[union-attr]
+    loaded = TextClassifier.from_pretrained(tmp_path / "adapter", tokenizer=tokenizer)
+    assert loaded.problem == as_read
+    texts = loaded.examples(tiny.TEXTS)
+    torch.testing.assert_close(loaded.logits(texts), TextClassifier(module, tokenizer).logits(texts))
 
 
 def test_an_adapter_without_its_base_is_refused(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from transformers.utils import logging as transformers_logging
 
 from fastif.errors import ModelError, StoredFileError
+from fastif.integrations.huggingface.adapter_head import CONFIG, fit_config, label_count
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack")
 ADAPTER = "adapter_config.json"
@@ -113,11 +114,16 @@ def load_tokenizer(name: str | Path, *, trust_remote_code: bool = False) -> Any:
     return tokenizer
 
 
-def _load_model(name: str | Path, trust_remote_code: bool, known: Collection[str] = ()) -> nn.Module:
-    """Return the classifier; refuse one with weights that are missing, but for parts whose names are known."""
+def _load_model(
+    name: str | Path, trust_remote_code: bool, known: Collection[str] = (), adapter: Path | None = None
+) -> nn.Module:
+    """Return the classifier; refuse one with weights that are missing, but for the parts of an adapter's own."""
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     try:
-        config = AutoConfig.from_pretrained(str(name), **options)
+        told = adapter is not None and (adapter / CONFIG).exists()
+        config = AutoConfig.from_pretrained(str(adapter if told else name), **options)
+        if adapter is not None and not told:
+            fit_config(config, label_count(adapter, known), adapter)
         loaded = AutoModelForSequenceClassification.from_pretrained(
             str(name),
             config=config,
@@ -131,8 +137,9 @@ def _load_model(name: str | Path, trust_remote_code: bool, known: Collection[str
     except FAILURES as error:
         raise _refusal(name, error) from error
     module: nn.Module = loaded[0]
-    _check_shapes(loaded[1]["mismatched_keys"], config, name)
-    made_up = sorted(key for key in loaded[1]["missing_keys"] if not set(key.split(".")) & set(known))
+    own = set(known)
+    _check_shapes([key for key in loaded[1]["mismatched_keys"] if not set(key[0].split(".")) & own], config, name)
+    made_up = sorted(key for key in loaded[1]["missing_keys"] if not set(key.split(".")) & own)
     if made_up:
         raise ModelError(
             f"the checkpoint {name} has no weights for {made_up[0]}"
@@ -171,7 +178,7 @@ def _load_adapter(path: Path, trust_remote_code: bool) -> tuple[nn.Module, str]:
             f"the base model {base} of the adapter {path} is not there. Put it there, or write where it is as "
             f"base_model_name_or_path in {ADAPTER}."
         )
-    module = _load_model(base, trust_remote_code, known=getattr(config, "modules_to_save", None) or ())
+    module = _load_model(base, trust_remote_code, getattr(config, "modules_to_save", None) or (), path)
     try:
         adapted: nn.Module = PeftModel.from_pretrained(module, str(path), is_trainable=True)
     except FAILURES as error:
