@@ -39,7 +39,7 @@ def check_examples(model: TorchModel, data: Examples) -> None:
     batch = data.batch(torch.arange(min(len(data), FEW), device="cpu"))
     model.check(model.place(batch))
     if data.lengths is not None:
-        model.settle(model.place(data.batch(_of_many_lengths(data))))
+        model.settle(model.place(data.batch(of_many_lengths(data))))
     _check_readings(batch, data.batch(batch.ids))
     if data.may_be_padded:
         with matmuls("float32", model.device), torch.no_grad():  # tf32 rounds by more than what is looked for
@@ -61,7 +61,7 @@ def _check_readings(first: Batch, second: Batch) -> None:
 
 def _check_padding(model: Model, data: Examples) -> None:
     """Raise, or warn, if the loss of a short example is another beside longer ones than alone."""
-    ids = _of_many_lengths(data)
+    ids = of_many_lengths(data)
     try:
         together = data.batch(ids)
     except DataError:
@@ -86,7 +86,7 @@ def _check_padding(model: Model, data: Examples) -> None:
     warnings.warn(message, FastifWarning, stacklevel=4)
 
 
-def _of_many_lengths(data: Examples) -> Tensor:
+def of_many_lengths(data: Examples) -> Tensor:
     """Return the numbers of a few examples: the shortest and the longest where lengths are known, else any."""
     if data.lengths is not None:
         ends = sorted({int(data.lengths.argmin()), int(data.lengths.argmax())})

@@ -94,7 +94,11 @@ class Middle:
             return
         rows = ends_of(inputs, COMPARED).to(next(iter(inputs.values())).device)
         some = {name: tensor[rows] for name, tensor in inputs.items() if name != STATES}
-        self._require(whole, parameters, self._with_states(whole, parameters, some), whole(parameters, some))
+        given = attempted(lambda: self._with_states(whole, parameters, some))
+        if isinstance(given, Exception):
+            self.why_not = _refused(given)
+            return
+        self._require(whole, parameters, given, whole(parameters, some))
         self._compared = min(known[0], fewest), max(known[1], most)
 
     def _require(self, whole: Whole, parameters: Tensors, given: Tensors, expected: Tensor) -> None:

@@ -35,6 +35,7 @@ from fastif.precision import Precision, matmuls
 from fastif.precision import resolve as resolve_precision
 from fastif.prefix import PrefixCache, Prefixed
 from fastif.progress import Progress, silent
+from fastif.sameness import of_many_lengths
 from fastif.version import __version__
 
 
@@ -167,6 +168,7 @@ class Training:
         return TrainedClassifier(self.model, record)
 
     def _encoded(self, examples: TextExamples, progress: Progress) -> Examples:
+        self.model.settle(self.model.place(examples.batch(of_many_lengths(examples))))
         view = self.cache.view(self.model, examples, progress=progress)
         if isinstance(view, Prefixed):
             view.states  # noqa: B018 - made here, so that their time is known
