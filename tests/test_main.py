@@ -1,10 +1,14 @@
-"""`python -m fastif` and `fastif` as processes: what Ctrl-C does while everything is still being imported."""
+"""`python -m fastif` and `fastif` as processes: Ctrl-C while everything is still being imported, and missing extras."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +77,68 @@ def test_a_process_of_torchrun_ends_before_what_may_abort(started: bool) -> None
     assert ended.returncode == (0 if started else -signal.SIGABRT), ended.stderr
     assert ended.stdout.startswith("fastif ")
     assert ended.stdout.endswith("cleared\n")
+
+
+BARE = """
+import json, sys
+from pathlib import Path
+
+for name in ("transformers", "tokenizers", "datasets", "pyarrow", "pandas", "matplotlib", "sklearn", "fastapi"):
+    sys.modules[name] = None  # what importing finds of a package that is not there
+from fastif.cli.app import run
+from tests.cli.stored import store_run
+
+place = Path(sys.argv[1])
+store_run(place / "run", ["a", "b", "a"])
+line = {"index": 0, "line": 2, "action": "remove", "label": "a", "text": "text 0"}
+(place / "marks.jsonl").write_text(json.dumps(line))
+(place / "train.csv").write_text("text,label,part\\n" + "".join(f"text {n},{'ab'[n % 2]},x\\n" for n in range(30)))
+for words in json.loads(sys.argv[2]):
+    print(f"== {run([word.replace('PLACE', str(place)) for word in words])}", file=sys.stderr, flush=True)
+"""
+WORKS_BARE = (
+    ["--help"],
+    ["explain", "--help"],
+    ["export", "PLACE/run", "PLACE/page.html"],
+    ["apply", "PLACE/run", "PLACE/marks.jsonl", "-o", "PLACE/marked.csv"],
+    ["slices", "PLACE/run", "--no-pictures"],
+    ["bench", "scan", "--case", "mlp", "--examples", "8", "--queries", "1", "--sample", "2", "--out", "PLACE/b.json"],
+)
+NEEDS_MORE = (
+    ["explain", "PLACE/model", "--train", "PLACE/train.csv", "--query-text", "a"],
+    ["audit", "PLACE/model", "--train", "PLACE/train.csv"],
+    ["train", "minilm", "--train", "PLACE/train.csv", "-o", "PLACE/made"],
+    ["doctor", "PLACE/model"],
+    ["demo", "-o", "PLACE/demo"],
+    ["recall", "PLACE/run"],
+    ["correct", "PLACE/run", "--anchors", "PLACE/train.csv", "--test", "PLACE/train.csv"],
+    ["bench", "scan", "--case", "tiny", "--out", "PLACE/b.json"],
+)
+
+
+def bare(place: Path, lines: Sequence[list[str]]) -> list[str]:
+    """Run command lines where no extra but [cli] is installed; return what each told on stderr, its status last."""
+    root = Path(__file__).parents[1]
+    program = [sys.executable, "-c", BARE, str(place), json.dumps(lines)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment, cwd=place)
+    assert done.returncode == 0, done.stderr
+    return re.split(r"(?<=== \d)\n", done.stderr)[:-1]
+
+
+def test_what_loads_no_model_needs_no_extra_but_the_command_line(tmp_path: Path) -> None:
+    for line, told in zip(WORKS_BARE, bare(tmp_path, WORKS_BARE), strict=True):
+        assert told.endswith("== 0"), (line, told)
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_what_loads_a_model_names_the_extra(tmp_path: Path) -> None:
+    for line, told in zip(NEEDS_MORE, bare(tmp_path, NEEDS_MORE), strict=True):
+        words = f"Error: fastif {line[0]} needs transformers, which is not installed: pip install 'fastif[hf]'\n== 2"
+        assert told == words, line
+
+
+def test_a_picture_in_python_names_the_extra() -> None:
+    program = "import sys; sys.modules['matplotlib'] = None; import fastif.integrations.plots.style"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "not installed: pip install 'fastif[plots]'" in done.stderr.splitlines()[-1]

@@ -7,6 +7,7 @@ up, with the lengths of real ones. What a case says of itself goes into every ta
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -17,12 +18,12 @@ from fastif.bench.small import SETTINGS
 from fastif.bench.tokens import Tokens, drawn, word_tokenizer
 from fastif.data import Examples
 from fastif.errors import ConfigurationError
-from fastif.integrations.huggingface import Recipe, TextClassifier, train_classifier
-from fastif.integrations.huggingface.checkpoint import load_base
-from fastif.integrations.huggingface.packaged import resolve
 from fastif.integrations.tables import table_of
 from fastif.integrations.tables.directory import data_directory
 from fastif.measuring.case import Case
+
+if TYPE_CHECKING:  # imported where a case needs it: some are plain modules
+    from fastif.integrations.huggingface import TextClassifier
 
 MULTINLI = 392_702
 TRAINED_ON = 2000  # sentences, for one epoch: so that the model is one of a trained classifier
@@ -80,7 +81,7 @@ def _bert(layers: int, width: int, heads: int, words: int) -> nn.Module:
     return made
 
 
-def _text_case(name: str, model: TextClassifier, wanted: Wanted, words: str, kind: str = "nli") -> Case:
+def _text_case(name: str, model: "TextClassifier", wanted: Wanted, words: str, kind: str = "nli") -> Case:
     """Return a case of made-up texts, or of those in a file."""
     count, classes = wanted.count(name), len(model.label_names)
     if wanted.tokens is None:
@@ -102,6 +103,8 @@ def _text_case(name: str, model: TextClassifier, wanted: Wanted, words: str, kin
 
 
 def _bert_base(wanted: Wanted) -> Case:
+    from fastif.integrations.huggingface import TextClassifier
+
     if wanted.model is not None:
         model = TextClassifier.from_pretrained(wanted.model, device=wanted.device)
         return _text_case("bert-base", model, wanted, f"weights of {Path(wanted.model).name}")
@@ -111,16 +114,24 @@ def _bert_base(wanted: Wanted) -> Case:
 
 
 def _bert_mini(wanted: Wanted) -> Case:
+    from fastif.integrations.huggingface import TextClassifier
+
     model = TextClassifier(_bert(4, 256, 4, 5000).to(wanted.device), word_tokenizer(5000), freeze_layers=2)
     return _text_case("bert-mini", model, wanted, "BERT, 4 layers of width 256, random weights")
 
 
 def _tiny(wanted: Wanted) -> Case:
+    from fastif.integrations.huggingface import TextClassifier
+
     model = TextClassifier(_bert(3, 16, 2, 200).to(wanted.device), word_tokenizer(200), freeze_layers=1)
     return _text_case("tiny", model, wanted, "BERT, 3 layers of width 16, random weights")
 
 
 def _minilm(wanted: Wanted) -> Case:
+    from fastif.integrations.huggingface import Recipe, TextClassifier, train_classifier
+    from fastif.integrations.huggingface.checkpoint import load_base
+    from fastif.integrations.huggingface.packaged import resolve
+
     words = "all-MiniLM-L6-v2, 6 layers of width 384"
     names = {0: "negative", 1: "positive"}
     if data_directory() is None:

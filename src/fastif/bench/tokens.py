@@ -6,7 +6,7 @@ after another), `lengths` and `labels`. Knows tokenizers and arrays, and no mode
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,8 +14,10 @@ from torch import Tensor
 
 from fastif.bench.lengths import draw_lengths
 from fastif.errors import StoredFileError
-from fastif.integrations.huggingface.texts import TokenExamples, TokenTable
 from fastif.ragged import Ragged
+
+if TYPE_CHECKING:
+    from fastif.integrations.huggingface.texts import TokenExamples
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 RARE = 2000  # below it a real vocabulary has signs and letters, above it words
@@ -84,8 +86,10 @@ class Tokens:
         ids = np.tile(self.ids, times)[: int(lengths.sum())]
         return Tokens(ids, lengths, self.labels.repeat(times)[:count])
 
-    def examples(self, tokenizer: Any, source: str = "train", **columns: Any) -> TokenExamples:
+    def examples(self, tokenizer: Any, source: str = "train", **columns: Any) -> "TokenExamples":
         """Return them as examples for a model with this tokenizer."""
+        from fastif.integrations.huggingface.texts import TokenExamples, TokenTable
+
         values = {"attention_mask": 1, "token_type_ids": 0}
         arrays = {
             name: self.ids if name == "input_ids" else np.full(len(self.ids), values[name], dtype=np.int32)

@@ -26,6 +26,7 @@ from fastif.cli import (
     explain,
     export,
     graph,
+    missing,
     recall,
     reproduce,
     rerun,
@@ -128,15 +129,20 @@ def _run(line: list[str]) -> int:
             elif debug:
                 raise
             else:
-                return _failed(error)
+                return _failed(error, line)
     # typer turns an interrupt into this status by itself, without a word
     if status == INTERRUPTED:
         tell_interrupted(line)
     return status
 
 
-def _failed(error: Exception) -> int:
+def _failed(error: Exception, line: list[str]) -> int:
     """Tell what went wrong, and return the exit status."""
+    if isinstance(error, ModuleNotFoundError):
+        words = missing.in_words(error, line)
+        if words is not None:
+            _tell("Error:", words)
+            return 2
     if isinstance(error, FastifError):
         _tell("Error:", str(error))
         return 2 if isinstance(error, ConfigurationError) else 1

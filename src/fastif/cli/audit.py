@@ -4,7 +4,7 @@ import shutil
 from enum import StrEnum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -18,13 +18,15 @@ from fastif.cli.loading import as_examples, load_model, load_table, plain_argume
 from fastif.cli.rows import check_place, write_rows
 from fastif.cli.suspects import suspects
 from fastif.errors import ConfigurationError
-from fastif.integrations.huggingface import TextClassifier, TextExamples
 from fastif.integrations.tables import TextTable
 from fastif.keeping import Keep, nothing_kept
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress
 from fastif.solvers import Auto
 from fastif.store import RunStore
+
+if TYPE_CHECKING:
+    from fastif.integrations.huggingface import TextClassifier, TextExamples
 
 UNFINISHED = ".unfinished"
 FORMATS = (".csv", ".jsonl")
@@ -146,11 +148,10 @@ def perform(arguments: dict[str, Any], out: Path | None, progress: Progress) -> 
 
 
 def _told(
-    explainer: fastif.Explainer, examples: TextExamples, table: TextTable, found: Audit, it: SimpleNamespace
+    explainer: fastif.Explainer, examples: "TextExamples", table: TextTable, found: Audit, it: SimpleNamespace
 ) -> dict[str, Any]:
     """Return everything that is told of an audit, as JSON can hold it."""
-    model = explainer.model
-    assert isinstance(model, TextClassifier)
+    model = cast("TextClassifier", explainer.model)
     top = min(it.top, len(found))
     differing = None if found.suggested is None else int((found.suggested != examples.targets).sum())
     return {

@@ -18,7 +18,6 @@ from fastif.cli.draw import clean
 from fastif.demo import telling
 from fastif.demo.story import Setting, tell
 from fastif.files import replacing
-from fastif.integrations.huggingface.packaged import resolve
 
 EPILOG = "Example: fastif demo --open"
 STORY = "story.json"
@@ -44,6 +43,8 @@ def demo(
     model on it, and shows what influence functions find: why it is wrong, which labels are wrong, and which training
     examples put it right. What an earlier demo wrote to the directory is replaced, and no file that is not the demo's.
     """
+    from fastif.integrations.huggingface.packaged import resolve
+
     resolve(model)  # says now if the weights are not there
     place = DemoPlace(out, WRITTEN)
     with place.writing(), Bars(quiet=as_json) as bars:

@@ -1,7 +1,7 @@
 """`fastif doctor`: will this model work, what will it take, and what to change."""
 
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 import typer
@@ -14,9 +14,11 @@ from fastif.cli.draw_doctor import draw_checkup
 from fastif.cli.explain import BATCH_SIZE
 from fastif.cli.loading import load_table, only_trained_on, pick_device
 from fastif.errors import ConfigurationError, FastifError
-from fastif.integrations.huggingface import TextClassifier, TextExamples
 from fastif.integrations.tables import LabelMap, TextTable
 from fastif.prefix import PrefixCache
+
+if TYPE_CHECKING:
+    from fastif.integrations.huggingface import TextClassifier, TextExamples
 
 MADE_UP = (
     "a fine day",
@@ -90,8 +92,10 @@ def doctor(
 
 def _loaded(
     name: str, device: str | None, dtype: options.Dtype, choices: dict[str, Any]
-) -> tuple[TextClassifier | None, list[Finding]]:
+) -> "tuple[TextClassifier | None, list[Finding]]":
     """Load the model and say what it is; None where it cannot be loaded."""
+    from fastif.integrations.huggingface import TextClassifier
+
     wanted = torch.float64 if dtype is options.Dtype.FLOAT64 else None
     where = pick_device(device)
     try:
@@ -108,7 +112,7 @@ def _loaded(
     ]
 
 
-def _labels(model: TextClassifier) -> Finding:
+def _labels(model: "TextClassifier") -> Finding:
     if model.problem == "regression":
         return Finding(Level.OK, "labels", "a number (regression)")
     try:
@@ -124,8 +128,8 @@ def _labels(model: TextClassifier) -> Finding:
 
 
 def _read(
-    model: TextClassifier, table: TextTable, findings: list[Finding]
-) -> tuple[TextExamples | None, dict[str, Any] | None]:
+    model: "TextClassifier", table: TextTable, findings: list[Finding]
+) -> "tuple[TextExamples | None, dict[str, Any] | None]":
     """Tokenise the data, and tell what is worth knowing about it."""
     start = time.perf_counter()
     try:
@@ -175,7 +179,7 @@ def _of_data(data: dict[str, Any], longest: int) -> list[Finding]:
     return found
 
 
-def _unknown(model: TextClassifier, examples: TextExamples) -> float:
+def _unknown(model: "TextClassifier", examples: "TextExamples") -> float:
     """Return the share of unknown tokens among those of the first rows."""
     unknown = getattr(model.tokenizer, "unk_token_id", None)
     inputs = examples.batch(range(min(len(examples), 1000))).inputs
@@ -187,12 +191,16 @@ def _unknown(model: TextClassifier, examples: TextExamples) -> float:
     return float(((tokens == unknown) & real).sum() / real.sum())
 
 
-def _made_up(model: TextClassifier) -> TextExamples:
+def _made_up(model: "TextClassifier") -> "TextExamples":
     return model.examples(MADE_UP, source="made-up texts")  # with its own predictions as labels
 
 
-def _estimates(model: TextClassifier, examples: TextExamples, held: int, plan: dict[str, Any]) -> list[dict[str, Any]]:
+def _estimates(
+    model: "TextClassifier", examples: "TextExamples", held: int, plan: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Estimate for the choice of parameters, and for all of them."""
+    from fastif.integrations.huggingface import TextClassifier
+
     give_back()
     chosen = estimate(model, examples, held=held, **plan)
     made: list[tuple[str, Estimate]] = [("as chosen", chosen)]

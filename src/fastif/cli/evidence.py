@@ -3,7 +3,7 @@
 Makes plain JSON from an explainer; knows nothing of how it is shown.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -11,9 +11,11 @@ from torch import Tensor
 from fastif.data import Examples
 from fastif.explainer import Explainer
 from fastif.explanation import Influence, QueryExplanation
-from fastif.integrations.huggingface import TextClassifier
 from fastif.integrations.tables import TextTable
 from fastif.scores import Scores
+
+if TYPE_CHECKING:
+    from fastif.integrations.huggingface import TextClassifier
 
 MORE = 10  # neighbours are looked for among as many as are listed, and among so many times that
 
@@ -26,8 +28,7 @@ def explain_queries(
     listed = [[it.index for it in (*one.helpful, *one.harmful)] for one in explanation]
     losses = _own_losses(explainer, listed)
     near = explainer.nearest(queries, min(len(explainer.train), 2 * top * MORE))
-    model = explainer.model
-    assert isinstance(model, TextClassifier)
+    model = cast("TextClassifier", explainer.model)
     logits = model.logits(queries)
     told = [
         {
@@ -56,7 +57,9 @@ def explain_queries(
     }, explanation.scores
 
 
-def _query(model: TextClassifier, asked: TextTable, row: int, logits: Tensor, one: QueryExplanation) -> dict[str, Any]:
+def _query(
+    model: "TextClassifier", asked: TextTable, row: int, logits: Tensor, one: QueryExplanation
+) -> dict[str, Any]:
     predicted, confidence = _prediction(model, logits)
     label = None if one.predicted or asked.labels is None else one.target or asked.labels[row]
     return {
@@ -75,7 +78,7 @@ def _query(model: TextClassifier, asked: TextTable, row: int, logits: Tensor, on
     }
 
 
-def _prediction(model: TextClassifier, logits: Tensor) -> tuple[Any, float | None]:
+def _prediction(model: "TextClassifier", logits: Tensor) -> tuple[Any, float | None]:
     """Return what the model says, in words, and its probability where it has one."""
     if model.problem == "single-label":
         best = int(logits.argmax())

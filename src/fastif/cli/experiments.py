@@ -18,7 +18,6 @@ from fastif.cli.opened import OpenedRun
 from fastif.data import Examples
 from fastif.errors import ConfigurationError
 from fastif.files import sha256
-from fastif.integrations.huggingface.start import recorded_training, start_from
 from fastif.keeping import Keep, Tensors, nothing_kept
 from fastif.precision import Precision
 from fastif.prefix import PrefixCache
@@ -122,6 +121,8 @@ def how_to_train(run: OpenedRun, *, base: str | None, warm: bool, **changes: Any
 
     A record that `fastif train` left says it; without one, the base has to be named, or the model's own weights taken.
     """
+    from fastif.integrations.huggingface.start import recorded_training, start_from
+
     if base is not None and warm:
         raise ConfigurationError("--base and --warm both say what a training begins from: give one of them.")
     given = {name: value for name, value in changes.items() if value is not None}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,12 +23,14 @@ from fastif.cli.loading import as_examples, load_model, load_table, only_trained
 from fastif.distributed import Team
 from fastif.distributed.plan import told
 from fastif.errors import ConfigurationError, StoredFileError
-from fastif.integrations.huggingface import TextClassifier
 from fastif.integrations.tables import TextTable, table_of
 from fastif.keeping import Keep, nothing_kept
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress
 from fastif.store import DESCRIPTION, RunStore
+
+if TYPE_CHECKING:
+    from fastif.integrations.huggingface import TextClassifier
 
 BATCH_SIZE = {"cpu": 64}  # on a GPU as many as its memory holds
 NOT_RECORDED = ("out", "as_json", "nproc")  # what the result does not depend on
@@ -222,7 +224,7 @@ def _cache(it: SimpleNamespace, states: Path | None) -> PrefixCache:
 
 
 def _explainer(
-    model: TextClassifier, train: fastif.Examples, *, cache: PrefixCache, settings: dict[str, Any]
+    model: "TextClassifier", train: fastif.Examples, *, cache: PrefixCache, settings: dict[str, Any]
 ) -> fastif.Explainer:
     size = settings["batch_size"] or BATCH_SIZE.get(model.device.type)
     return fastif.Explainer(model, train, prefix_cache=cache, **{**settings, "batch_size": size})
@@ -261,7 +263,7 @@ def _check_queries(it: SimpleNamespace) -> None:
         raise ConfigurationError("--query-slice names a column, which texts of --query-text do not have: use --query.")
 
 
-def _check_choice(it: SimpleNamespace, model: TextClassifier, asked: TextTable) -> None:
+def _check_choice(it: SimpleNamespace, model: "TextClassifier", asked: TextTable) -> None:
     """Raise if the queries to explain cannot be chosen so, before a run directory is taken for them."""
     if it.wrong and (asked.labels is None or model.problem != "single-label"):
         raise ConfigurationError("--wrong needs one label for each query; these have none, or several.")
@@ -284,7 +286,7 @@ def _queries(it: SimpleNamespace, **columns: Any) -> TextTable:
     )
 
 
-def _chosen(model: TextClassifier, table: TextTable, it: SimpleNamespace) -> tuple[TextTable, fastif.Examples]:
+def _chosen(model: "TextClassifier", table: TextTable, it: SimpleNamespace) -> tuple[TextTable, fastif.Examples]:
     """Return the rows to explain, and them as examples."""
     examples = as_examples(model, table, "queries")
     rows = list(range(len(table)))

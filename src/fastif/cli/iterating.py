@@ -19,7 +19,6 @@ from fastif.cli.console import note
 from fastif.cli.loading import plain_arguments
 from fastif.cli.material import Material
 from fastif.errors import ConfigurationError
-from fastif.integrations.huggingface.corrected import check_can_be_saved, save_corrected
 from fastif.integrations.tables import TextTable
 from fastif.keeping import Keep
 from fastif.prefix import PrefixCache
@@ -128,6 +127,8 @@ def write_checkpoint(
     it: SimpleNamespace, material: Material, iteration: Iteration, result: dict[str, Any], place: Path
 ) -> str | None:
     """Write the corrected model where it helps or is forced, and return where; None if it is not written."""
+    from fastif.integrations.huggingface.corrected import save_corrected
+
     found = result["verdict"]
     if not it.force and (found is None or not found["helps"]):
         return None
@@ -162,6 +163,8 @@ def into_run(
     force: Callable[[RunStore, dict[str, Any]], dict[str, Any]],
 ) -> dict[str, Any]:
     """Do the work in a run directory, or what is left of it; a finished one may get the checkpoint it was denied."""
+    from fastif.integrations.huggingface.corrected import check_can_be_saved
+
     it = SimpleNamespace(**arguments)
     check_can_be_saved(material.opened.model)
     options_of(it, material, None)  # what is wrong with them is said before the directory is taken

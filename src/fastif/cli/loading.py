@@ -2,16 +2,18 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from fastif.cli.console import note
 from fastif.cli.options import Dtype
 from fastif.errors import ConfigurationError
-from fastif.integrations.huggingface import TextClassifier, TextExamples
-from fastif.integrations.huggingface.record import rows_trained_on
 from fastif.integrations.tables import TextTable, read_table
+from fastif.web.again import RECORD
+
+if TYPE_CHECKING:
+    from fastif.integrations.huggingface import TextClassifier, TextExamples
 
 CONFLICTS_SHOWN = 3
 
@@ -30,8 +32,10 @@ def pick_device(name: str | None) -> torch.device:
     return device
 
 
-def load_model(name: str, *, device: str | None, dtype: Dtype, **choices: Any) -> TextClassifier:
+def load_model(name: str, *, device: str | None, dtype: Dtype, **choices: Any) -> "TextClassifier":
     """Load a classifier, on its device and in its dtype."""
+    from fastif.integrations.huggingface import TextClassifier  # only where a model is loaded: transformers is an extra
+
     wanted = torch.float64 if dtype is Dtype.FLOAT64 else None
     model = TextClassifier.from_pretrained(name, device=pick_device(device), dtype=wanted, **choices)
     labels = ", ".join(list(model.label_names.values())[:20]) if model.problem != "regression" else "a number"
@@ -57,6 +61,10 @@ def load_table(source: str, name: str, **columns: Any) -> TextTable:
 
 def only_trained_on(model: str, table: TextTable) -> TextTable:
     """Return the rows that the model was trained on, where its record says that it was not all of them."""
+    if not (Path(model) / RECORD).exists():
+        return table
+    from fastif.integrations.huggingface.record import rows_trained_on
+
     rows = rows_trained_on(model, table.sha256, table.lines)
     if rows is None or len(rows) == len(table):
         return table
@@ -64,14 +72,14 @@ def only_trained_on(model: str, table: TextTable) -> TextTable:
     return table.take(rows)
 
 
-def as_examples(model: TextClassifier, table: TextTable, source: str) -> TextExamples:
+def as_examples(model: "TextClassifier", table: TextTable, source: str) -> "TextExamples":
     """Tokenise a table, and say how many texts were cut."""
     examples = model.from_table(table, source=source)
     note_cut(examples, model.max_length)
     return examples
 
 
-def note_cut(examples: TextExamples, max_length: int) -> None:
+def note_cut(examples: "TextExamples", max_length: int) -> None:
     """Say how many texts were cut, if any."""
     if examples.truncated:
         note(

@@ -7,7 +7,7 @@ here, before any long work. Knows tables and examples, and no steps.
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,9 +17,11 @@ from fastif.cli.loading import as_examples
 from fastif.cli.opened import OpenedRun, open_run
 from fastif.data import Examples, Subset
 from fastif.errors import ConfigurationError, DataError
-from fastif.integrations.huggingface import TextExamples
 from fastif.integrations.tables import TextTable
 from fastif.solvers.sampling import generator
+
+if TYPE_CHECKING:
+    from fastif.integrations.huggingface import TextExamples
 
 ORIGINAL_SAMPLE = 1000  # training examples that stand for the original data where none is given
 HELD_OUT, SAMPLE = 3, 4  # what is drawn, as a part of the key of the draw
@@ -38,17 +40,17 @@ class Material:
     seed: int
 
     @cached_property
-    def anchor_examples(self) -> TextExamples:
+    def anchor_examples(self) -> "TextExamples":
         """All anchors."""
         return as_examples(self.opened.model, self.anchors, "anchors")
 
     @cached_property
-    def test_examples(self) -> TextExamples | None:
+    def test_examples(self) -> "TextExamples | None":
         """The test set."""
         return None if self.test is None else as_examples(self.opened.model, self.test, "test")
 
     @cached_property
-    def pool_examples(self) -> TextExamples | None:
+    def pool_examples(self) -> "TextExamples | None":
         """The new data."""
         return None if self.pool is None else as_examples(self.opened.model, self.pool, "pool")
 

@@ -8,7 +8,7 @@ from a run: whether code that comes with the model is run. Who made the run is n
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fastif
 from fastif.cli import options
@@ -17,11 +17,13 @@ from fastif.cli.explain import recorded
 from fastif.cli.loading import as_examples, load_model, load_table, only_trained_on
 from fastif.cli.options import Dtype
 from fastif.errors import StoredFileError
-from fastif.integrations.huggingface import TextClassifier, TextExamples
 from fastif.integrations.tables import TextTable
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress
 from fastif.store import RunStore
+
+if TYPE_CHECKING:
+    from fastif.integrations.huggingface import TextClassifier, TextExamples
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class OpenedRun:
         return fastif.Scores.load(self.store.file("scores.json").with_suffix(""))
 
     @cached_property
-    def model(self) -> TextClassifier:
+    def model(self) -> "TextClassifier":
         """The model, with the weights that it had then."""
         given = self.arguments
         choices = {
@@ -70,7 +72,7 @@ class OpenedRun:
         return table
 
     @cached_property
-    def train(self) -> TextExamples:
+    def train(self) -> "TextExamples":
         """The training data as examples of the model."""
         return as_examples(self.model, self.table, "train")
 
@@ -103,7 +105,7 @@ class OpenedRun:
         directory = None if given["cache"] is None else Path(given["cache"])
         return PrefixCache(directory=directory, storage=options.storage(Dtype(given["dtype"])))
 
-    def _check_code(self, model: TextClassifier) -> None:
+    def _check_code(self, model: "TextClassifier") -> None:
         """Raise if the run was computed by code of the model's own, and another class has read the same weights now."""
         before = self.store.request["arguments"].get("trust_remote_code")
         if before and not self.trust_remote_code and getattr(model.module.config, "auto_map", None):

@@ -1,7 +1,7 @@
 """`fastif train`: a classifier fine-tuned on the states of frozen layers, as a checkpoint that transformers loads."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -10,11 +10,12 @@ from fastif.cli.console import OUT, Bars, note, print_json
 from fastif.cli.draw import draw_training
 from fastif.cli.loading import load_table, note_cut, pick_device
 from fastif.errors import ConfigurationError
-from fastif.integrations.huggingface import Recipe, TrainedClassifier
-from fastif.integrations.huggingface.fitting import Epoch
-from fastif.integrations.huggingface.trained import check_free, check_room
-from fastif.integrations.huggingface.training import Training, prepare_training
 from fastif.prefix import PrefixCache
+
+if TYPE_CHECKING:
+    from fastif.integrations.huggingface import TrainedClassifier
+    from fastif.integrations.huggingface.fitting import Epoch
+    from fastif.integrations.huggingface.training import Training
 
 EPILOG = "Example: fastif train minilm --train train.csv --dev dev.csv -o runs/sentiment"
 TRAINING = "Training"
@@ -85,6 +86,10 @@ def train(
     no dropout: what is minimised is the very loss that fastif explain differentiates. The weights of the best epoch on
     the dev set are written, with fastif_training.json, which says how they came about.
     """
+    from fastif.integrations.huggingface import Recipe
+    from fastif.integrations.huggingface.trained import check_free, check_room
+    from fastif.integrations.huggingface.training import prepare_training
+
     recipe = Recipe(
         epochs=epochs,
         batch_size=batch_size,
@@ -119,7 +124,7 @@ def train(
         note(f"Written to {out}. To explain it: fastif explain {out} --train {train} --query FILE")
 
 
-def _run(training: Training, out: Path, *, quiet: bool) -> TrainedClassifier:
+def _run(training: "Training", out: Path, *, quiet: bool) -> "TrainedClassifier":
     """Train and write; say what is lost if a person stops it."""
     try:
         with Bars(quiet=quiet) as bars:
@@ -133,7 +138,7 @@ def _run(training: Training, out: Path, *, quiet: bool) -> TrainedClassifier:
     return trained
 
 
-def _introduce(training: Training) -> None:
+def _introduce(training: "Training") -> None:
     """Say what is about to happen."""
     model, names = training.model, list(training.model.label_names.values())
     labels = "a number" if model.problem == "regression" else ", ".join(names[:20]) + (" ..." if names[20:] else "")
@@ -152,7 +157,7 @@ def _introduce(training: Training) -> None:
         note(f"  {known:,} of {len(training.dev):,} texts of dev stand in train too, and look easier than they are.")
 
 
-def _tell(epoch: Epoch) -> None:
+def _tell(epoch: "Epoch") -> None:
     words = f"Epoch {epoch.number}: loss {epoch.train_loss:.4f}"
     if epoch.dev is not None:
         words += f"; on dev {epoch.dev.loss:.4f}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -35,19 +35,26 @@ from fastif.demo.data import DemoData, Pair, Size, make_data, write_csv
 from fastif.demo.words import SHORTCUT_FAILS, SLICES
 from fastif.explainer import Explainer
 from fastif.explanation import Influence
-from fastif.integrations.huggingface import Recipe, TextClassifier, TextExamples, TrainedClassifier
-from fastif.integrations.huggingface.training import prepare_training
 from fastif.integrations.tables import read_table
 from fastif.prefix import PrefixCache
 from fastif.progress import Progress, silent
 from fastif.solvers import ConjugateGradient
 from fastif.version import __version__
 
+if TYPE_CHECKING:
+    from fastif.integrations.huggingface import Recipe, TextClassifier, TextExamples, TrainedClassifier
+
 HEAD = r"classifier|score"  # what transformers call the layers on top of an encoder
 BATCH_SIZE = 64
 SHOWN = 6  # training examples in a list
 
 Chapter = dict[str, Any]
+
+
+def _recipe() -> "Recipe":
+    from fastif.integrations.huggingface import Recipe
+
+    return Recipe(epochs=2, learning_rate=3e-4)
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ class Setting:
     base: str = "minilm"
     seed: int = 0
     size: Size = field(default_factory=Size)
-    recipe: Recipe = field(default_factory=lambda: Recipe(epochs=2, learning_rate=3e-4))
+    recipe: "Recipe" = field(default_factory=_recipe)
     steps: Steps = field(default_factory=lambda: Steps(weight=0.2))
     curvature_examples: int = 192
 
@@ -113,18 +120,20 @@ class _Chapters:
         return make_data(self.setting.seed, self.setting.size)
 
     @cached_property
-    def trained(self) -> TrainedClassifier:
+    def trained(self) -> "TrainedClassifier":
+        from fastif.integrations.huggingface.training import prepare_training
+
         recipe = replace(self.setting.recipe, seed=self.setting.seed)
         table, guard = (self._table(name) for name in ("train", "guard"))
         training = prepare_training(self.setting.base, table, dev=guard, recipe=recipe, cache=self.cache)
         return training.run(progress=self.progress)
 
     @property
-    def model(self) -> TextClassifier:
+    def model(self) -> "TextClassifier":
         return self.trained.model
 
     @cached_property
-    def examples(self) -> dict[str, TextExamples]:
+    def examples(self) -> "dict[str, TextExamples]":
         return {name: self.model.from_table(self._table(name), source=name) for name in self.data.sets()}
 
     @cached_property
@@ -216,6 +225,8 @@ class _Chapters:
 
     def _audit(self) -> Chapter:
         """Look for the planted labels as `fastif audit` does, through the head alone: exact, and done in a second."""
+        from fastif.integrations.huggingface import TextClassifier
+
         head = TextClassifier(self.model.module, self.model.tokenizer, trainable=HEAD, max_length=self.model.max_length)
         explainer = Explainer(
             head, self.examples["train"], batch_size=BATCH_SIZE, prefix_cache=self.cache, progress=self.progress
@@ -276,6 +287,8 @@ class _Chapters:
         }
 
     def _save(self, one: Corrected) -> None:
+        from fastif.integrations.huggingface import TextClassifier, TrainedClassifier
+
         record, model = self.trained.record, self.model
         fixed = TextClassifier(
             corrected_module(model, one.parameters),

@@ -6,7 +6,6 @@ from typing import Any
 import fastif
 from fastif import vectors
 from fastif.data import Examples
-from fastif.integrations.huggingface import TextClassifier
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,6 @@ class Case:
     def tokens(self) -> int:
         """How many tokens the training data has; examples, where it has none."""
         return len(self.train) if self.train.lengths is None else int(self.train.lengths.sum())
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it is made of texts."""
-        return isinstance(self.model, TextClassifier)
 
     def first(self, count: int) -> Any:
         """Return the first queries, in the form that a user would give."""

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from fastif.bench.lengths import read_columns
 from fastif.errors import ConfigurationError
-from fastif.integrations.huggingface.checkpoint import load_base
-from fastif.integrations.huggingface.packaged import resolve
 
 CHUNK = 8192
 ROUNDS = 20  # of k-means
@@ -28,6 +26,9 @@ def real_features(count: int, file: Path) -> Tensor:
         found = load_file(file)["features"]
         if len(found) >= count:
             return found[:count]
+    from fastif.integrations.huggingface.checkpoint import load_base
+    from fastif.integrations.huggingface.packaged import resolve
+
     names = {0: "negative", 1: "positive"}
     module, tokenizer = load_base(resolve("mpnet"), id2label=names, problem_type="single_label_classification", seed=0)
     texts = list(dict.fromkeys(str(each) for each in read_columns("sst2", ("text", "label"))[0]))
