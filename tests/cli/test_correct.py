@@ -135,6 +135,19 @@ def test_a_checkpoint_is_written_only_where_it_helps_or_with_force(
     assert json.loads(capsys.readouterr().out) == after
 
 
+def test_steps_too_small_to_turn_a_prediction_do_not_help(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "fix"
+    wrong = write(tmp_path / "anchors.csv", [f"dull {text}" for text in sentences(12, 1)], ["good", "mixed"] * 6)
+    line = words(place, "--kinds", "anchors", "--write", "anchors", "--learning-rate", "1e-5", anchors=str(wrong))
+    assert run([*line, "--hold-out", "0.9", "-o", str(out)]) == 0
+    seen = flat(capsys.readouterr().out)
+    assert "That helps." not in seen
+    assert "no wrong prediction becomes right. Take larger steps: --learning-rate 0.0003, where it was 1e-05" in seen
+    assert not (out / "model").exists()
+
+
 def test_the_corrected_checkpoint_can_be_explained_and_is_the_measured_model(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,7 +28,7 @@ from fastif.progress import Progress
 from fastif.store import RunStore
 
 NOTHING_WRITTEN = "Nothing is written: -o DIR says where to."
-EPILOG = "Example: fastif correct runs/why --anchors failing_dev.csv --test failing_test.csv -o runs/fix"
+EPILOG = "Example: fastif correct runs/why --anchors failing.csv --test test.csv --learning-rate 0.003 -o runs/fix"
 
 
 def correct(

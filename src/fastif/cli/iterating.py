@@ -111,7 +111,7 @@ def judged(it: SimpleNamespace, material: Material, courses: Courses, *, what: s
     if material.split[1] is not None:
         found = verdict(courses, it.write, guarded=ORIGINAL, tolerance=it.tolerance)
         told = found.as_json()
-        summary += tell_verdict(found, tolerance=it.tolerance, what=what)
+        summary += tell_verdict(found, tolerance=it.tolerance, what=what, plan=courses.plan)
     table = material.opened.table if material.pool is None else material.pool
     return {
         **courses.as_json(),

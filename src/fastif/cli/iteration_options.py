@@ -84,7 +84,11 @@ ExamplesOption = Annotated[
 ]
 Rate = Annotated[
     float | None,
-    typer.Option("--learning-rate", help="Of a step: 1e-4 unless given, 1 for newton.", rich_help_panel=STEPS),
+    typer.Option(
+        "--learning-rate",
+        help="Of a step: the paper's 1e-4 unless given, 1 for newton. Where no prediction changes, try 0.003.",
+        rich_help_panel=STEPS,
+    ),
 ]
 NearestOption = Annotated[
     int | None,

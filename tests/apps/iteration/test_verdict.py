@@ -18,7 +18,8 @@ def course(kind: Kind, repeat: int, held_out: list[list[float]], original: list[
     losses: Tensor = torch.tensor([[1.0, 1.0, 0.5], [0.9, 0.95, 0.5], [0.8 - 0.01 * repeat, 0.9, 0.6]]).double()
     accuracies = torch.tensor([[0.5, 0.6, value] for value in original]).double()
     accuracies[-1, :2] += 0.1
-    right = torch.tensor(changes.get("right", [[False] * len(held_out[0])] * 3))
+    count = len(held_out[0])
+    right = torch.tensor(changes.get("right", [[False] * count, [True] * count, [True] * count]))
     chosen = tuple(torch.arange(changes.get("chosen", 3)) for _ in range(2))
     return Course(kind, repeat, losses, accuracies, torch.tensor(held_out).double(), right, chosen, chosen)
 
@@ -77,6 +78,19 @@ def test_a_lower_loss_with_fewer_right_does_not_help() -> None:
     assert found.change.is_below_zero
     assert not found.helps
     assert "fewer of them are predicted right" in " ".join(tell_verdict(found, tolerance=0.02))
+
+
+def test_a_lower_loss_that_changes_no_prediction_does_not_help() -> None:
+    walks = courses(course("helpful", 0, FELL, [0.7] * 3, right=[[False] * 3] * 3))
+    found = verdict(walks)
+    assert found.change.is_below_zero
+    assert (found.turned, found.helps) == (0, False)
+    words = tell_verdict(found, tolerance=0.02, plan=walks.plan)[-1]
+    assert "the loss falls by so little" in words
+    assert "--learning-rate 0.003, where it was 0.0001" in words
+    assert "Take larger steps, or more of them." in tell_verdict(found, tolerance=0.02)[-1]
+    walks = courses(course("helpful", 0, FELL, [0.7] * 3, right=[[True] * 3] * 3))
+    assert "all of these anchors right as it is" in tell_verdict(verdict(walks), tolerance=0.02, plan=walks.plan)[-1]
 
 
 def test_without_held_out_anchors_there_is_no_verdict() -> None:

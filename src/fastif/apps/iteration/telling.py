@@ -1,7 +1,7 @@
 """What came of an iteration, in plain sentences made of its numbers. Knows courses and verdicts, and no terminal."""
 
 from fastif.apps.iteration.courses import START, Courses, Measure
-from fastif.apps.iteration.plan import Kind
+from fastif.apps.iteration.plan import Kind, Plan
 from fastif.apps.iteration.verdict import Verdict
 from fastif.apps.iteration.watching import Part
 from fastif.intervals import Interval
@@ -13,6 +13,7 @@ NAMES: dict[Kind, str] = {
     "anchors": "the anchors themselves",
 }
 MOST_PARTS = 8
+LARGER = {"gradient": 30, "newton": 3}  # times the rate, to try next where no prediction has changed
 
 
 def tell(courses: Courses, *, what: str = "training examples") -> list[str]:
@@ -97,8 +98,10 @@ def _signed(value: float, digits: int) -> str:
     return f"{round(value, digits) + 0.0:+.{digits}f}"
 
 
-def tell_verdict(found: Verdict, *, tolerance: float, what: str = "training examples") -> list[str]:
-    """Return whether the correction helps, and by how much, in words."""
+def tell_verdict(
+    found: Verdict, *, tolerance: float, what: str = "training examples", plan: Plan | None = None
+) -> list[str]:
+    """Return whether the correction helps, and by how much, in words; with a plan also what rate to try next."""
     steps = f"{found.steps} step{'' if found.steps == 1 else 's'} on {NAMES[found.course.kind].format(what=what)}"
     change = (
         f"the mean loss of the {found.change.count} anchors held out for choosing goes from {found.before:.4f} "
@@ -116,8 +119,23 @@ def tell_verdict(found: Verdict, *, tolerance: float, what: str = "training exam
         )
     elif found.change.mean >= 0:
         lines.append("It did not help: no step lowers that loss.")
+    elif not found.turned:
+        lines.append(_too_little(found, plan))
     elif found.change.is_below_zero:
         lines.append("It did not help: fewer of them are predicted right.")
     else:
         lines.append("It did not help beyond doubt: the interval reaches zero.")
     return lines
+
+
+def _too_little(found: Verdict, plan: Plan | None) -> str:
+    """Return what to say where the loss falls and no prediction of the held-out anchors has turned."""
+    if found.accuracy[0] == 1:
+        return "It did not help: the model predicts all of these anchors right as it is, and none turned."
+    words = "It did not help: the loss falls by so little that no wrong prediction becomes right"
+    if plan is None:
+        return f"{words}. Take larger steps, or more of them."
+    return (
+        f"{words}. Take larger steps: --learning-rate {LARGER[plan.update] * plan.rate:g}, where it was "
+        f"{plan.rate:g}; or more of them, with --steps."
+    )

@@ -24,8 +24,10 @@ class Verdict:
         before: the mean loss of the held-out anchors at the start.
         change: of their loss, over these anchors one by one.
         accuracy: the share of them that is predicted right, at the start and there.
+        turned: how many of them are predicted right there and were not at the start, or the other way round.
         lost: how much accuracy the guarded part has lost there; None where nothing is guarded.
-        helps: whether the change is below zero beyond doubt, the accuracy no lower, and no more lost than may be.
+        helps: whether the change is below zero beyond doubt, some turned, the accuracy is no lower, and no more is lost
+            than may be.
     """
 
     course: Course
@@ -33,6 +35,7 @@ class Verdict:
     before: float
     change: Interval
     accuracy: tuple[float, float]
+    turned: int
     lost: float | None
     helps: bool
 
@@ -47,6 +50,7 @@ class Verdict:
             "held_out_loss_change": self.change.as_json(),
             "held_out_accuracy_before": self.accuracy[0],
             "held_out_accuracy_after": self.accuracy[1],
+            "held_out_examples_turned": self.turned,
             "original_accuracy_lost": self.lost,
             "helps": self.helps,
         }
@@ -58,9 +62,9 @@ def verdict(
     """Find the step of all repeats of a kind after which the mean loss of the held-out anchors is lowest.
 
     Of the steps that lose no more accuracy than `tolerance` on the guarded set if there are such. The correction helps
-    if there are, if the 95 % interval of the change over the held-out anchors is below zero, and if no fewer of them
-    are predicted right. As the best of several steps is looked at, that is a little hopeful; what the correction is
-    worth is for the test set to say.
+    if there are, if the 95 % interval of the change over the held-out anchors is below zero, if what is predicted of
+    some of them has turned (a step too small for that mends nothing), and if no fewer are predicted right. As the best
+    of several steps is looked at, that is a little hopeful; what the correction is worth is for the test set to say.
     """
     walks = courses.courses[kind]
     if not walks[0].held_out.shape[1]:
@@ -76,8 +80,9 @@ def verdict(
     change = mean_interval(walk.held_out[step] - walk.held_out[0])
     before, right = float(walk.held_out[0].mean()), walk.held_out_right.double().mean(dim=1)
     accuracy = float(right[0]), float(right[step])
-    helps = bool(allowed) and change.is_below_zero and accuracy[1] >= accuracy[0]
-    return Verdict(walk, step, before, change, accuracy, lost, helps)
+    turned = int((walk.held_out_right[step] != walk.held_out_right[0]).sum())
+    helps = bool(allowed) and change.is_below_zero and turned > 0 and accuracy[1] >= accuracy[0]
+    return Verdict(walk, step, before, change, accuracy, turned, lost, helps)
 
 
 def _lost(walk: Course, step: int, part: int | None) -> float | None:
