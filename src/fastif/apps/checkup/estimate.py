@@ -96,7 +96,7 @@ class Estimate:
 
 def estimate(
     model: TorchModel,
-    train: Examples,
+    train: Any,
     *,
     queries: int = 1,
     batch_size: int = 64,
@@ -107,12 +107,13 @@ def estimate(
 
     Args:
         model: the model.
-        train: the training data.
+        train: the training data, in any form that the model reads.
         queries: how many queries will be explained.
         batch_size: examples that go through the model together.
         cache: where the hidden states of frozen layers go.
         held: bytes that the process holds with the model loaded; those of this process now unless given.
     """
+    train = model.read(train, "train")
     with torch.inference_mode(False):
         model.check(model.place(train.batch(range(min(len(train), 8)))))
         made = _Estimator(model, train, queries, batch_size, cache or PrefixCache(), held)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,9 +41,15 @@ class Finding:
     change: str = ""
 
 
-def examine(model: TorchModel, few: Examples) -> list[Finding]:
-    """Try everything that an explanation needs on a few examples, and stop at what makes it impossible."""
+def examine(model: TorchModel, few: Any) -> list[Finding]:
+    """Try everything that an explanation needs on a few examples, and stop at what makes it impossible.
+
+    Args:
+        model: the model.
+        few: some of its training data, six say, in any form that the model reads.
+    """
     findings: list[Finding] = []
+    few = model.read(few, "train")
     with in_turn(), torch.inference_mode(False):
         batch = model.place(few.batch(range(len(few))))
         for name, check in _checks(model, few, batch):

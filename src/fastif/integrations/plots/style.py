@@ -41,11 +41,12 @@ def look() -> Iterator[None]:
         yield
 
 
-def save(figure: Figure, path: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
+def save(figure: Figure, path: str | Path, formats: Sequence[str] = ("png",)) -> list[Path]:
     """Write a picture as `path` with the ending of each format, whole or not at all, and return the files."""
     unknown = set(formats) - set(FORMATS)
     if unknown:
         raise ConfigurationError(f"a picture can be {', '.join(FORMATS)}, not {', '.join(sorted(unknown))}.")
+    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     written = []
     for kind in formats:
@@ -61,7 +62,9 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = ("png",)) -> list[
     return written
 
 
-def save_small(figure: Figure, file: Path, *, pixels: int = 1200, inches: float = 10.5, most: int = 300_000) -> None:
+def save_small(
+    figure: Figure, file: str | Path, *, pixels: int = 1200, inches: float = 10.5, most: int = 300_000
+) -> None:
     """Write a PNG for a page: so narrow that its letters can be read at the width of a page, and of few colours.
 
     Args:
@@ -89,7 +92,7 @@ def save_small(figure: Figure, file: Path, *, pixels: int = 1200, inches: float 
         few.save(small, format="PNG", optimize=True)
         if small.tell() <= most:
             break
-    with replacing(file) as temporary:
+    with replacing(Path(file)) as temporary:
         temporary.write_bytes(small.getvalue())
 
 
