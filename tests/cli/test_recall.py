@@ -1,6 +1,7 @@
 """`fastif recall` as a user runs it: what it writes, what it says, and how it fails."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,20 @@ def test_queries_without_labels_are_one_group(folder: Path, capsys: pytest.Captu
     seen = capsys.readouterr()
     assert {row["group"] for row in json.loads(seen.out)["rows"]} == {"all"}
     assert "The queries have no labels" in seen.err
+
+
+def test_without_matplotlib_there_are_numbers(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("fastif.integrations.plots.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # what importing finds of a package that is not there
+    out = tmp_path / "recall"
+    assert run(["recall", str(folder / "why"), "--k", "5", "--m", "3", "--json", "-o", str(out)]) == 0
+    seen = capsys.readouterr()
+    assert "There is no figure, as matplotlib is not installed" in seen.err
+    assert json.loads(seen.out) == json.loads((out / "result.json").read_text())
+    assert {file.name for file in out.iterdir()} - {".lock"} == {"run.json", "result.json"}
 
 
 def test_failures_are_one_message(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,11 +120,21 @@ def test_without_matplotlib(
     for name in [name for name in sys.modules if name.startswith("fastif.integrations.plots.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # what importing finds of a package that is not there
-    assert run(["slices", str(path)]) == 2
+    assert run(["slices", str(path)]) == 0
+    seen = capsys.readouterr()
+    assert "There is no figure, as matplotlib is not installed: pip install 'fastif[plots]'." in seen.err
+    assert "helpful edges" in seen.out
+    assert [file.name for file in (path / "slices").iterdir()] == ["slices.json"]
+    assert run(["slices", str(path), "--no-pictures", "--json"]) == 0
+    seen = capsys.readouterr()
+    assert "There is no figure" not in seen.err
+    assert json.loads(seen.out)["files"] == [str(path / "slices" / "slices.json")]
+    assert run(["graph", str(path)]) == 2  # a picture is what it makes
     assert "which is not installed: pip install 'fastif[plots]'" in capsys.readouterr().err
-    assert run(["graph", str(path)]) == 2
-    assert "pip install 'fastif[plots]'" in capsys.readouterr().err
-    assert run(["slices", str(path), "--no-pictures"]) == 0
+    assert run(["graph", str(path), "--json"]) == 0
+    seen = capsys.readouterr()
+    assert "There is no figure" in seen.err
+    assert json.loads(seen.out)["files"] == []
 
 
 def test_failures_are_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -174,7 +174,6 @@ def perform(run: OpenedRun, command: str, arguments: dict[str, Any], out: Path |
         return work(Workplace(nothing_kept, run.prefix_cache))[0]
     if out.resolve() == run.path.resolve():
         raise ConfigurationError(f"{out} is the run itself; choose another directory for the result.")
-    pictures.plots("style")  # says now if it is not there, and not after the work
     plain = {name: value for name, value in sorted(arguments.items()) if name not in NOT_IN_REQUEST}
     request = {"command": command, "arguments": plain, "read": {"run": sha256(run.path / DESCRIPTION)}}
     with RunStore.begin(out, request) as store:
@@ -183,8 +182,9 @@ def perform(run: OpenedRun, command: str, arguments: dict[str, Any], out: Path |
             found: dict[str, Any] = store.json(RESULT)
             return found
         cache = PrefixCache(directory=run.prefix_cache.directory or store.path / PARTS, storage=storage)
+        drawn = pictures.are_possible()  # says now if not, and not after the work
         result, tensors, figures = work(Workplace(store.piece, cache))
-        for name, draw in figures.items():
+        for name, draw in figures.items() if drawn else ():
             for file in pictures.write(draw(), out / name, kinds):
                 store.note(Path(file).name)
         if tensors:

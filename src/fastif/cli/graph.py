@@ -52,17 +52,22 @@ def graph(
     Queries lie on a circle, one arc a slice, and each training point inside it where it is drawn to by those that it
     helps, and in a second circle by those that it harms: the weighted median of their places.
     """
-    plots = pictures.plots("graph")  # what is missing is said before any work
+    drawn = as_json and pictures.are_possible()
+    if not as_json:  # then a picture is what is made: what is missing for it is said before any work
+        drawn = bool(pictures.plots("graph"))
     place, kinds = pictures.place_and_formats(out or run / "graph", "graph", formats)
     own = place.resolve() == (run / "graph" / "graph").resolve()  # what is there, this command has written
-    for file in pictures.files_of(place, kinds):
+    for file in pictures.files_of(place, kinds) if drawn else []:
         check_replaceable(file, force=force or own)
     opened = open_run(run)
     read = sliced.sliced_edges(opened, top, choose)
     rings = None if split_train is None else sliced.train_slices(opened, split_train)
     found = lay_out(read.edges, read.slices, train_slices=rings)
     title = f"Edges: {read.edges.choice}"
-    files = pictures.write(plots.draw_graph(found, most_edges=edges, title=title), place, kinds)
+    files = []
+    if drawn:
+        figure = pictures.plots("graph").draw_graph(found, most_edges=edges, title=title)
+        files = pictures.write(figure, place, kinds)
     summary = tell_graph(found)
     if as_json:
         limits = {"top": None if choose is Chosen.ALL else top, "choose": str(choose), "most_edges": edges}
@@ -70,7 +75,8 @@ def graph(
         print_json({"run": str(run), **limits, "split_train": split_train, **_told(found), **words})
     else:
         draw_words(read.notes, summary, OUT)
-    note(f"Written to {', '.join(files)}.")
+    if files:
+        note(f"Written to {', '.join(files)}.")
 
 
 def _told(found: Graph) -> dict[str, Any]:

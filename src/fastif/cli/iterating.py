@@ -14,6 +14,7 @@ import torch
 
 from fastif.apps.iteration import KINDS, Courses, Iteration, Kind, Plan, Sets, verdict
 from fastif.apps.iteration.telling import tell, tell_verdict
+from fastif.cli import pictures
 from fastif.cli import solver as solver_of
 from fastif.cli.console import note
 from fastif.cli.loading import plain_arguments
@@ -186,16 +187,11 @@ def into_run(
 
 def draw_figure(store: RunStore, result: dict[str, Any], name: str, *, title: str) -> None:
     """Add the figure to a run, where matplotlib is installed."""
-    try:
-        from fastif.integrations.plots.correction import draw_courses
-        from fastif.integrations.plots.style import save
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise
-        note('There is no figure, as matplotlib is not installed: pip install "fastif[plots]".')
+    if not pictures.are_possible():
         return
-    for file in save(draw_courses(result, title=title), store.path / name):
-        store.note(file.name)
+    figure = pictures.plots("correction").draw_courses(result, title=title)
+    for file in pictures.write(figure, store.path / name, ["png"]):
+        store.note(Path(file).name)
 
 
 def _most_chosen(courses: Courses, kind: Kind, table: TextTable) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fastif.cli.console import note
 from fastif.errors import ConfigurationError, StoredFileError
 
 FORMATS = ("png", "svg", "pdf")
@@ -24,6 +25,16 @@ def plots(name: str) -> Any:
         raise ConfigurationError(
             "pictures are drawn by matplotlib, which is not installed: pip install 'fastif[plots]'"
         ) from error
+
+
+def are_possible() -> bool:
+    """Whether pictures can be drawn; says so where not, as the numbers are worth having without them."""
+    try:
+        plots("style")
+    except ConfigurationError:
+        note("There is no figure, as matplotlib is not installed: pip install 'fastif[plots]'.")
+        return False
+    return True
 
 
 def read_formats(words: str) -> list[str]:

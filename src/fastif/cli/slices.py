@@ -30,7 +30,9 @@ def slices(
     ] = None,
     force: pictures.Force = False,
     formats: pictures.Formats = "png",
-    no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Numbers alone; needs no matplotlib.")] = False,
+    no_pictures: Annotated[
+        bool, typer.Option("--no-pictures", help="Numbers alone, as where matplotlib is not installed.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Compare the slices of the queries of a run.
@@ -39,8 +41,7 @@ def slices(
     the correlation of influence over the training points that have an edge to both, and how many these are.
     """
     kinds = pictures.read_formats(formats)
-    if not no_pictures:
-        pictures.plots("slices")  # what is missing is said before any work
+    no_pictures = no_pictures or not pictures.are_possible()
     place = out or run / "slices"
     _check(place, [] if no_pictures else kinds, force=force or place.resolve() == (run / "slices").resolve())
     opened = open_run(run)
