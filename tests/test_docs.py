@@ -36,11 +36,24 @@ def test_python_examples_run(page: str, capsys: pytest.CaptureFixture[str]) -> N
     assert "Helpful:" in capsys.readouterr().out
 
 
-def test_the_example_of_slices_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("sentiment")
+def test_the_example_of_a_checkup_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = examples(ROOT / "docs" / "doctor.md")
+    exec(example, {})
+    seen = capsys.readouterr().out
+    assert "ok: an explanation: of a made-up text by 6 others" in seen
+    assert "MB at most" in seen
+    assert "problem" not in seen
+
+
+def test_the_example_of_slices_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (example,) = examples(ROOT / "docs" / "slices-and-graph.md")
-    exec(example, {"path": tmp_path / "graph"})
+    exec(example, {})
     assert "through 200 edges" in capsys.readouterr().out
-    assert {file.name for file in tmp_path.iterdir()} == {"graph.png", "graph.pdf"}
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {"graph.png", "graph.pdf"}
 
 
 def test_the_example_of_a_correction_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,3 +78,10 @@ def test_commands_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     named = set(re.findall(r"^    fastif ([a-z]+)", text, re.MULTILINE)) | set(re.findall(r"`fastif ([a-z]+)", text))
     assert named <= known
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *sorted((ROOT / "docs" / "decisions").glob("*.md"))], ids=lambda page: page.name
+)
+def test_nothing_is_left_to_be_filled_in(page: Path) -> None:
+    assert "@@" not in page.read_text(encoding="utf-8")
