@@ -140,7 +140,13 @@ def test_letters_that_an_encoding_lacks_lose_nothing(encoding: str, monkeypatch:
             assert said == ("café 😀\n" if encoding == "utf-8" else "café \\U0001f600\n")
 
 
-@pytest.mark.parametrize("damping", ["inf", "nan"])
+def test_a_choice_that_there_is_not_is_told_in_our_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["explain", "model", "--train", "x.csv", "--solver", "foo"]) == 2
+    seen = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "Invalid value for '--solver': 'foo' is not one of 'auto', 'exact'" in seen
+
+
+@pytest.mark.parametrize("damping", ["inf", "nan", "-1", "much"])
 @pytest.mark.parametrize("command", [["correct", "run", "--anchors", "a.csv", "--test", "b.csv"], ["audit", "model"]])
 def test_a_damping_that_is_no_number_is_wrong_usage_also_where_nothing_uses_it(
     command: list[str], damping: str, capsys: pytest.CaptureFixture[str]

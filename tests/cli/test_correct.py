@@ -204,6 +204,19 @@ def test_the_other_effect_and_the_other_update(
     assert told["plan"]["nearest"] == 6
 
 
+def test_the_damping_can_be_left_to_be_found(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["explain", str(place / "model"), "--train", str(place / "train.csv"), "--query-text", "dull", "--json"]
+    assert run([*line, "--damping", "auto", "-o", str(place / "why")]) == 0  # the same request as without it
+    assert run([*line, "--damping", "5", "-o", str(tmp_path / "why")]) == 0
+    capsys.readouterr()
+    few = ["--steps", "1", "--repeats", "1", "--effect", "retrain", "--kinds", "helpful", "--json"]
+    for more, how in (([], "damping 5, given"), (["--damping", "auto"], ", automatic (")):
+        line = words(place, *few, *more)
+        line[1] = str(tmp_path / "why")
+        assert run(line) == 0
+        assert how in json.loads(capsys.readouterr().out)["how"]
+
+
 def test_the_solver_of_the_run_is_taken(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["explain", str(place / "model"), "--train", str(place / "train.csv"), "--query-text", "dull", "--json"]
     assert run([*line, "--solver", "lissa", "-o", str(tmp_path / "why")]) == 0

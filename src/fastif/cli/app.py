@@ -8,7 +8,7 @@ import errno
 import os
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -118,7 +118,7 @@ def _run(line: list[str]) -> int:
         except (typer.Abort, KeyboardInterrupt):
             status = INTERRUPTED
         except _WrongUsage as error:
-            error.show()  # type: ignore[attr-defined]
+            _show_wrong_usage(error)
             return 2
         except BrokenPipeError:  # the reader of a pipe has seen enough
             throw_output_away()
@@ -134,6 +134,12 @@ def _run(line: list[str]) -> int:
     if status == INTERRUPTED:
         tell_interrupted(line)
     return status
+
+
+def _show_wrong_usage(error: Any) -> None:
+    """Say what is wrong with the line, without what a library puts in front of it."""
+    error.message = str(error.message).replace("Value error, ", "")
+    error.show()
 
 
 def _failed(error: Exception, line: list[str]) -> int:

@@ -62,10 +62,7 @@ def audit_command(
     memorized: Annotated[
         bool, typer.Option("--memorized", help="Look for examples learned by heart: rank by self-influence.")
     ] = False,
-    damping: Annotated[
-        float | None,
-        typer.Option("--damping", min=0, callback=options.finite, help="Added to the curvature; found unless given."),
-    ] = None,
+    damping: options.Damping = None,
     text: options.Text = None,
     text_pair: options.TextPair = None,
     label: options.Label = None,

@@ -67,10 +67,7 @@ def explain(
         typer.Option("--per-slice", min=1, help="Instead: queries of each of their slices, the first ones."),
     ] = None,
     wrong: Annotated[bool, typer.Option("--wrong", help="Explain wrong predictions alone; needs labels.")] = False,
-    damping: Annotated[
-        float | None,
-        typer.Option("--damping", min=0, callback=options.finite, help="Added to the curvature; found unless given."),
-    ] = None,
+    damping: options.Damping = None,
     text: options.Text = None,
     text_pair: options.TextPair = None,
     label: options.Label = None,

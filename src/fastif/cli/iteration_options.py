@@ -115,13 +115,7 @@ Write = Annotated[
 ]
 Damping = Annotated[
     float | None,
-    typer.Option(
-        "--damping",
-        min=0,
-        callback=options.finite,
-        help="Added to the curvature; that of the run unless given.",
-        rich_help_panel=STEPS,
-    ),
+    options.damping_option("Added to the curvature, or auto, which finds it; as for the run unless given.", STEPS),
 ]
 Slice = Annotated[
     str | None,

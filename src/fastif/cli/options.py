@@ -3,7 +3,7 @@
 import math
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from fastif.precision import Precision
 DATA = "Data"
 MODEL = "Model"
 RUN = "Run"
+AUTO = "auto"
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
@@ -51,11 +52,28 @@ def read_bytes(words: str | None) -> int | None:
     return int(value)
 
 
-def finite(value: float | None) -> float | None:
-    """Refuse what is no finite number, also where nothing would use it."""
-    if value is not None and not math.isfinite(value):
-        raise typer.BadParameter(f"{value} is no finite number.")
+def read_damping(words: str) -> Any:
+    """Return a damping, or "auto"; refuse what is none, also where nothing would use it.
+
+    >>> read_damping("1e-3"), read_damping("auto")
+    (0.001, 'auto')
+    """
+    if words == AUTO:
+        return AUTO
+    try:
+        value = float(words)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise typer.BadParameter(f'{words!r} is neither "auto" nor a finite number of at least 0.')
     return value
+
+
+def damping_option(words: str, panel: str | None = None, **more: Any) -> Any:
+    """Return the option of a damping, with what is said of it."""
+    return typer.Option(
+        "--damping", parser=read_damping, metavar="NUMBER|auto", help=words, rich_help_panel=panel, **more
+    )
 
 
 def storage(dtype: Dtype) -> Literal["model", "bfloat16"]:
@@ -104,6 +122,13 @@ FreezeLayers = Annotated[
 ]
 MaxLength = Annotated[
     int | None, typer.Option("--max-length", min=2, help="Tokens at which a text is cut.", rich_help_panel=MODEL)
+]
+Damping = Annotated[
+    float | None,
+    damping_option(
+        "Added to the curvature; found (auto) unless given.",
+        callback=lambda value: None if value == AUTO else value,
+    ),
 ]
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.", rich_help_panel=MODEL)

@@ -33,9 +33,9 @@ Option = Annotated[
 ]
 
 
-def asked(name: str, damping: float | None, seed: int) -> dict[str, Any]:
-    """Return what an explainer is given for the name of a solver and a damping, None where that is to be found."""
-    if name == Name.PAPER and damping is not None:
+def asked(name: str, damping: float | str | None, seed: int) -> dict[str, Any]:
+    """Return what an explainer is given for a solver by name and a damping; None and "auto" have it found."""
+    if name == Name.PAPER and isinstance(damping, int | float):
         raise ConfigurationError(
             f"--damping {damping:g} would not be used: the paper's iteration has a damping of its own, damp x scale. "
             "Leave it out, or take --solver lissa."
@@ -49,4 +49,8 @@ def asked(name: str, damping: float | None, seed: int) -> dict[str, Any]:
         Name.PAPER: lambda: fastif.LiSSA.paper(seed=seed),
     }
     curvature = "hessian" if name == Name.PAPER else "gauss-newton"
-    return {"solver": made[Name(name)](), "curvature": curvature, "damping": "auto" if damping is None else damping}
+    return {
+        "solver": made[Name(name)](),
+        "curvature": curvature,
+        "damping": options.AUTO if damping is None else damping,
+    }
