@@ -132,6 +132,12 @@ def test_what_loads_no_model_needs_no_extra_but_the_command_line(tmp_path: Path)
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+def test_a_parquet_file_names_the_extra_before_any_work(tmp_path: Path) -> None:
+    (told,) = bare(tmp_path, [["apply", "PLACE/run", "PLACE/marks.jsonl", "-o", "PLACE/marked.parquet"]])
+    assert "is parquet, which needs pyarrow, and that is not installed: pip install 'fastif[hf]'." in told
+    assert told.endswith("== 2")
+
+
 def test_what_loads_a_model_names_the_extra(tmp_path: Path) -> None:
     for line, told in zip(NEEDS_MORE, bare(tmp_path, NEEDS_MORE), strict=True):
         words = f"Error: fastif {line[0]} needs transformers, which is not installed: pip install 'fastif[hf]'\n== 2"

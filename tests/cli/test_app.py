@@ -146,6 +146,25 @@ def test_a_choice_that_there_is_not_is_told_in_our_words(capsys: pytest.CaptureF
     assert "Invalid value for '--solver': 'foo' is not one of 'auto', 'exact'" in seen
 
 
+@pytest.mark.parametrize("command", ["explain", "audit", "doctor"])
+def test_a_run_in_place_of_a_model_is_told_apart(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = store_run(tmp_path / "why", ["a"])
+    more = ["--query-text", "a"] if command == "explain" else []
+    assert app.run([command, str(place), "--train", "x.csv", *more]) == 1
+    seen = " ".join(capsys.readouterr().err.split())
+    assert "is a run of fastif explain, and no model: its model is model. Give that." in seen
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, which --device cuda takes")
+def test_a_gpu_that_there_is_not_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["audit", "model", "--train", "x.csv", "--device", "cuda"]) == 2
+    seen = " ".join(capsys.readouterr().err.split())
+    assert "--device cuda cannot be used" in seen
+    assert "Leave --device out, which takes what there is" in seen
+
+
 @pytest.mark.parametrize("damping", ["inf", "nan", "-1", "much"])
 @pytest.mark.parametrize("command", [["correct", "run", "--anchors", "a.csv", "--test", "b.csv"], ["audit", "model"]])
 def test_a_damping_that_is_no_number_is_wrong_usage_also_where_nothing_uses_it(

@@ -127,6 +127,8 @@ def test_what_the_page_shows_trains_again_as_before(tmp_path: Path, monkeypatch:
         ({"index": 999, "action": "keep"}, "has 60 of them"),
         ({"action": "keep"}, "no index"),
         ({"index": 1, "action": "burn"}, "marks are keep"),
+        ({"index": 1}, "the mark of example 1 has nothing in the column action"),
+        ({"index": 1, "action": None}, "nothing in the column action, which says keep, remove or relabel"),
         ({"index": 1, "action": "keep", "label": "negative"}, "other data"),
         ({"index": 1, "action": "relabel"}, "says relabel and no new_label"),
         ({"index": 1, "action": "relabel", "new_label": None}, "says relabel and no new_label"),

@@ -274,4 +274,4 @@ def _clear_in_words(kind: str, points: list[Change], noise: Mapping[tuple[str, i
             f" At no number is that clear of the noise (beyond {CLEAR:g} standard deviations, in the right direction)."
         )
     listed = ", ".join(str(count) for count in sorted(clear))
-    return f" That is clear of the noise, in the right direction, at {listed} examples."
+    return f" That is clear of the noise, in the right direction, at {listed} example{'' if clear == [1] else 's'}."

@@ -23,7 +23,11 @@ def apply(
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write the training data of a run with marks applied: without those to remove, with new labels for others."""
+    """Write the training data of a run with marks applied: without those to remove, with new labels for others.
+
+    The columns are those that a run keeps, by the names that it gives them: text, text_pair, label and slice. The
+    command that is told at the end names them.
+    """
     check_place(out, force=force, inputs=[marks])
     rows, counts = marked_rows(run, marks)
     write_rows(out, rows, to_train_on=True)

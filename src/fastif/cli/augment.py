@@ -109,7 +109,10 @@ def augment(
     if export is not None:
         note(f"Written to {export}: {len(result['chosen']):,} rows of the pool, the most helpful first.")
     if out is not None:
-        note(f"Written to {out}: augmentation.json, {CHOSEN}" + (", and the figure." if test else "."))
+        note(
+            f"Written to {out}: augmentation.json, {CHOSEN}"
+            + (", and the figure." if (out / "augmentation.png").exists() else ".")
+        )
 
 
 def _tell_unused(arguments: dict[str, Any]) -> None:

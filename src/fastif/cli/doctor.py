@@ -12,7 +12,7 @@ from fastif.cli import options
 from fastif.cli.console import OUT, print_json
 from fastif.cli.draw_doctor import draw_checkup
 from fastif.cli.explain import BATCH_SIZE
-from fastif.cli.loading import load_table, only_trained_on, pick_device
+from fastif.cli.loading import check_no_run, load_table, only_trained_on, pick_device
 from fastif.errors import ConfigurationError, FastifError
 from fastif.integrations.tables import LabelMap, TextTable
 from fastif.prefix import PrefixCache
@@ -60,6 +60,7 @@ def doctor(
     are estimated from a few of its rows, also for influence through all parameters. The status is 1 if it cannot work.
     """
     torch.manual_seed(seed)
+    check_no_run(model)
     choices = {"trainable": trainable, "freeze_layers": freeze_layers, "max_length": max_length}
     result: dict[str, Any] = {"model": model, "usable": False, "findings": [], "data": None, "estimates": []}
     start = time.perf_counter()

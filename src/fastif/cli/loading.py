@@ -8,8 +8,9 @@ import torch
 
 from fastif.cli.console import note
 from fastif.cli.options import Dtype
-from fastif.errors import ConfigurationError
+from fastif.errors import ConfigurationError, StoredFileError
 from fastif.integrations.tables import TextTable, read_table
+from fastif.store import DESCRIPTION, RunStore
 from fastif.web.again import RECORD
 
 if TYPE_CHECKING:
@@ -28,14 +29,35 @@ def pick_device(name: str | None) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         # torch goes on with everything that it could do instead
         reason = str(error).strip().splitlines()[0].split(". ")[0].removesuffix(".")
-        raise ConfigurationError(f"--device {name} cannot be used: {reason}. Give cpu, or cuda for a GPU.") from error
+        advice = "Give cpu, or cuda for a GPU."
+        if name.startswith("cuda"):
+            advice = "Leave --device out, which takes what there is"
+            advice += "." if torch.backends.cuda.is_built() else ", or install a torch that is built with CUDA."
+        raise ConfigurationError(f"--device {name} cannot be used: {reason}. {advice}") from error
     return device
+
+
+def check_no_run(name: str) -> None:
+    """Raise for the directory of a run where that of a model is wanted, and name the model that it has."""
+    place = Path(name).expanduser()
+    if (place / "config.json").exists() or not (place / DESCRIPTION).exists():
+        return
+    store = RunStore.read(place)
+    command = store.request.get("command")
+    if command == "explain":
+        words = f"its model is {store.arguments.get('model')}. Give that"
+    elif (place / "model" / "config.json").exists():
+        words = f"the model that it wrote is {place / 'model'}. Give that"
+    else:
+        words = "give the directory of a model"
+    raise StoredFileError(f"{name} is a run of fastif {command}, and no model: {words}.")
 
 
 def load_model(name: str, *, device: str | None, dtype: Dtype, **choices: Any) -> "TextClassifier":
     """Load a classifier, on its device and in its dtype."""
     from fastif.integrations.huggingface import TextClassifier  # only where a model is loaded: transformers is an extra
 
+    check_no_run(name)
     wanted = torch.float64 if dtype is Dtype.FLOAT64 else None
     model = TextClassifier.from_pretrained(name, device=pick_device(device), dtype=wanted, **choices)
     labels = ", ".join(list(model.label_names.values())[:20]) if model.problem != "regression" else "a number"

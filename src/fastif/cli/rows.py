@@ -5,6 +5,7 @@ not in files to train on, which are exact in every form: a label -1 must stay on
 """
 
 import csv
+import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +32,11 @@ def check_place(
     if out.suffix.lower() not in formats:
         words = f"{', '.join(formats[:-1])} or {formats[-1]}"
         raise ConfigurationError(f"{option} {out} must end in {words}, which says how it is written.")
+    if out.suffix.lower() == ".parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise ConfigurationError(
+            f"{option} {out} is parquet, which needs pyarrow, and that is not installed: pip install 'fastif[hf]'. "
+            "Without it, .csv and .jsonl can be written."
+        )
     if out.is_dir():
         raise StoredFileError(f"{out} is a directory; give the name of a file.")
     check_replaceable(out, force=force, inputs=inputs)

@@ -105,6 +105,11 @@ def _bare(text: str) -> list[str]:
 
 def _verdict(mark: Row, index: int, names: set[str]) -> Verdict:
     action, new = mark.get("action"), mark.get("new_label")
+    if name_of(action) is None:
+        raise DataError(
+            f"the mark of example {index} has nothing in the column action, which says {', '.join(ACTIONS[:-1])} or "
+            f"{ACTIONS[-1]}: fill it in, or take the mark out."
+        )
     if action not in ACTIONS:
         raise DataError(f"the mark of example {index} is {action!r:.100}; marks are {', '.join(ACTIONS)}.")
     if action != "relabel":
