@@ -41,14 +41,15 @@ class DrawWatch(TorchFunctionMode):
 
 
 def require_no_draws(outputs: Callable[[], Tensor], device: torch.device) -> None:
-    """Raise if outputs, each time from generators with another seed, are not the same."""
+    """Raise if outputs, each time from generators with another seed, differ by more than rounding."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        found = []
+        first = None
         for seed in range(SEEDS):
             torch.manual_seed(seed)
-            found.append(outputs())
-            if not torch.equal(found[0], found[-1]):
-                difference = float((found[0] - found[-1]).abs().max())
+            seen = outputs()
+            first = seen if first is None else first
+            difference = float((seen - first).abs().max())
+            if difference > 100 * torch.finfo(first.dtype).eps ** 0.75 * (1 + float(first.abs().max())):
                 raise ModelError(
                     f"the outputs of the module change by {difference:.2g} with the seed of torch's random numbers, "
                     "also in eval mode: curvature, gradients and scores would each be of other draws. Look for dropout "
