@@ -144,7 +144,14 @@ def test_what_loads_a_model_names_the_extra(tmp_path: Path) -> None:
         assert told == words, line
 
 
-def test_a_picture_in_python_names_the_extra() -> None:
-    program = "import sys; sys.modules['matplotlib'] = None; import fastif.integrations.plots.style"
+@pytest.mark.parametrize(
+    ("package", "module", "extra"),
+    [
+        ("matplotlib", "fastif.integrations.plots.style", "plots"),
+        ("transformers", "fastif.integrations.huggingface", "hf"),
+    ],
+)
+def test_what_is_missing_in_python_names_the_extra(package: str, module: str, extra: str) -> None:
+    program = f"import sys; sys.modules[{package!r}] = None; import {module}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "not installed: pip install 'fastif[plots]'" in done.stderr.splitlines()[-1]
+    assert f"not installed: pip install 'fastif[{extra}]'" in done.stderr.splitlines()[-1]
