@@ -17,11 +17,11 @@ SEEDS = 8  # a dropout of a few per cent leaves so few outputs as they are with 
 
 
 class DrawWatch(TorchFunctionMode):
-    """Within this context it is seen whether one of torch's functions draws random numbers."""
+    """Within this context it is seen whether one of torch's functions draws random numbers, unless it is known."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, is_known: bool = False) -> None:
         super().__init__()
-        self._device = device
+        self._device, self._is_known = device, is_known
         self.drew = False
 
     def __torch_function__(
@@ -34,7 +34,7 @@ class DrawWatch(TorchFunctionMode):
         return result
 
     def _states(self) -> list[Tensor]:
-        if self.drew:
+        if self.drew or self._is_known:
             return []
         cuda = [torch.cuda.get_rng_state(self._device)] if self._device.type == "cuda" else []
         return [torch.get_rng_state(), *cuda]

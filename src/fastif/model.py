@@ -266,10 +266,10 @@ class TorchModel:
 
     def _check(self, batch: Batch) -> None:
         versions = [tensor._version for tensor in batch.tensors().values() if not tensor.is_inference()]
-        watch, draws = RoundingWatch(self.device), DrawWatch(self.device)
+        watch, draws = RoundingWatch(self.device), DrawWatch(self.device, is_known=self._examined)
         with torch.autocast(self.device.type, enabled=False), watch, draws:
             outputs = self._first_outputs(batch)
-        if draws.drew and not self._examined:
+        if draws.drew:
             require_no_draws(lambda: self._first_outputs(batch), self.device)
         if not self._checked and not self._examined:
             watch.tell(outputs, self.dtype)
