@@ -4,6 +4,7 @@ A step of LiSSA on one example is over before its kernels are launched one by on
 follow each other without Python. Both ways compute the same. Knows the operator and the step, and no particular solver.
 """
 
+import gc
 import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -65,16 +66,11 @@ class Steps:
 
         `look(step, state)` is called after each step; what it is given changes with the next.
         """
-        self._begin(start)
-        if self._recordable and len(ids) >= FEWEST_STEPS:
-            try:
-                self._replay(ids, look)
-                return {name: tensor.clone() for name, tensor in self._state.items()}
-            except _NotRecordable:
-                self._recordable = False
-                self._begin(start)
-        for step, some in enumerate(ids):
-            self._update(self._state, self._images(some))
+        for name, tensor in start.items():
+            self._state[name].copy_(tensor)
+        done = self._replay(ids, look) if self._recordable and len(ids) >= FEWEST_STEPS else 0
+        for step in range(done, len(ids)):
+            self._update(self._state, self._images(ids[step]))
             look(step, self._state)
         return {name: tensor.clone() for name, tensor in self._state.items()}
 
@@ -90,23 +86,45 @@ class Steps:
             images.append(self._operator.grouped(batch, vectors.select(self._state, part), count))
         return images[0] if len(images) == 1 else vectors.join(images)
 
-    def _begin(self, start: Block) -> None:
-        for name, tensor in start.items():
-            self._state[name].copy_(tensor)
+    def _replay(self, ids: Tensor, look: Callable[[int, Block], None]) -> int:
+        """Take steps as they were recorded; return how many, which are all unless some cannot be recorded."""
+        done, at_once = 0, _steps_at_once(self._operator, ids)
+        while self._recordable and done < len(ids):
+            end = min(done + at_once, len(ids))
+            for _ in self._taken(ids[done:end]):
+                look(done, self._state)
+                done += 1
+            if done < end:  # memory was full: fewer examples ahead
+                gc.collect()
+                torch.cuda.empty_cache()
+                at_once = max(1, at_once // 2)
+        return done
 
-    def _replay(self, ids: Tensor, look: Callable[[int, Block], None]) -> None:
-        operator, done = self._operator, 0
-        for some in ids.split(_steps_at_once(operator, ids)):
-            kinds = _by_length(operator, some)
-            ahead = {kind: iter(_Ahead(operator, some[kinds == kind])) for kind in kinds.unique().tolist()}
-            for kind in kinds.tolist():
+    def _taken(self, ids: Tensor) -> Iterator[None]:
+        """Take recorded steps and yield after each; end before the first that cannot be, or has no memory now.
+
+        What runs out of memory is laying out or recording: neither changes the state.
+        """
+        ahead: dict[int, Iterator[Batch]] = {}
+        kinds = _by_length(self._operator, ids)
+        for kind in kinds.tolist():
+            try:
+                if kind not in ahead:
+                    ahead[kind] = iter(_Ahead(self._operator, ids[kinds == kind]))
                 batch = next(ahead[kind])
                 shapes = tuple(tensor.shape for tensor in batch.tensors().values())
                 if shapes not in self._graphs:
                     self._graphs[shapes] = self._record(batch)
-                self._graphs[shapes].step(batch)
-                look(done, self._state)
-                done += 1
+            except _NotRecordable:
+                self._recordable = False
+                return
+            except torch.OutOfMemoryError:
+                if len(ids) == 1:  # with nothing else laid out: plain steps take less
+                    self._recordable = False
+                    self._graphs.clear()
+                return
+            self._graphs[shapes].step(batch)
+            yield
 
     def _record(self, batch: Batch) -> "_Graph":
         def step(state: Block, given: Batch) -> None:
