@@ -1,4 +1,4 @@
-"""Load a sequence classifier and its tokenizer, from a directory or a hub name, and refuse what cannot be trusted.
+"""Load a model of texts and its tokenizer, from a directory or a hub name, and refuse what cannot be trusted.
 
 Weights are read from safetensors alone: a pickle runs code of whoever wrote it. A checkpoint without a trained head is
 refused, as transformers would make up a random one; `load_base` is for training and makes a new head on purpose. Every
@@ -14,12 +14,17 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from fastif.errors import ModelError, StoredFileError
 from fastif.integrations.huggingface.adapter_head import CONFIG, fit_config, label_count
 
+CLASSIFIER, GENERATOR = AutoModelForSequenceClassification, AutoModelForCausalLM
+WORDS = {
+    CLASSIFIER: "classifier, and random weights explain nothing: fine-tune it first (fastif train).",
+    GENERATOR: "language model (AutoModelForCausalLM), and random weights explain nothing.",
+}
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack")
 ADAPTER = "adapter_config.json"
 TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
@@ -27,17 +32,19 @@ TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
 FAILURES = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError)
 
 
-def load(name: str | Path, *, tokenizer: Any = None, trust_remote_code: bool = False) -> tuple[nn.Module, Any]:
+def load(
+    name: str | Path, *, tokenizer: Any = None, trust_remote_code: bool = False, kind: Any = CLASSIFIER
+) -> tuple[nn.Module, Any]:
     """Return the model in eval mode and its tokenizer, or the one that is given."""
     path = Path(name)
     if path.exists() or _looks_like_a_path(str(name)):
         _check_directory(path)
     with quiet():
         if (path / ADAPTER).exists():
-            module, base = _load_adapter(path, trust_remote_code)
+            module, base = _load_adapter(path, trust_remote_code, kind)
             name = name if any((path / file).exists() for file in TOKENIZER) else base
         else:
-            module = _load_model(name, trust_remote_code)
+            module = _load_model(name, trust_remote_code, kind)
         if tokenizer is None or isinstance(tokenizer, str | Path):
             tokenizer = load_tokenizer(tokenizer or name, trust_remote_code=trust_remote_code)
         return module.eval(), tokenizer
@@ -56,14 +63,13 @@ def load_base(
     if (path / ADAPTER).exists():
         raise ModelError(f"{path} is a PEFT adapter, and no model to train. Merge it first: model.merge_and_unload().")
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
-    kind = AutoModelForSequenceClassification
     with quiet(), torch.random.fork_rng(devices=[]):
         try:
             config = AutoConfig.from_pretrained(str(name), **options)
             had_head = any("ForSequenceClassification" in each for each in config.architectures or [])
             config.id2label, config.label2id = id2label, {label: number for number, label in id2label.items()}
             config.problem_type = problem_type
-            module, loaded = kind.from_pretrained(
+            module, loaded = CLASSIFIER.from_pretrained(
                 str(name),
                 config=config,
                 use_safetensors=True,
@@ -72,7 +78,7 @@ def load_base(
                 **options,
             )
             torch.manual_seed(seed)
-            fresh = kind.from_config(config, **options)
+            fresh = CLASSIFIER.from_config(config, **options)
         except ImportError as error:
             raise ModelError(f"the base {name} needs a package that is not installed: {_first_line(error)}.") from error
         except (OSError, ValueError, KeyError, RuntimeError) as error:
@@ -115,16 +121,16 @@ def load_tokenizer(name: str | Path, *, trust_remote_code: bool = False) -> Any:
 
 
 def _load_model(
-    name: str | Path, trust_remote_code: bool, known: Collection[str] = (), adapter: Path | None = None
+    name: str | Path, trust_remote_code: bool, kind: Any, known: Collection[str] = (), adapter: Path | None = None
 ) -> nn.Module:
-    """Return the classifier; refuse one with weights that are missing, but for the parts of an adapter's own."""
+    """Return the model; refuse one with weights that are missing, but for the parts of an adapter's own."""
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     try:
         told = adapter is not None and (adapter / CONFIG).exists()
         config = AutoConfig.from_pretrained(str(adapter if told else name), **options)
-        if adapter is not None and not told:
+        if adapter is not None and not told and kind is CLASSIFIER:
             fit_config(config, label_count(adapter, known), adapter)
-        loaded = AutoModelForSequenceClassification.from_pretrained(
+        loaded = kind.from_pretrained(
             str(name),
             config=config,
             use_safetensors=True,
@@ -144,7 +150,7 @@ def _load_model(
         raise ModelError(
             f"the checkpoint {name} has no weights for {made_up[0]}"
             + (f" and {len(made_up) - 1} more" if len(made_up) > 1 else "")
-            + ". It is not a trained classifier, and random weights explain nothing: fine-tune it first (fastif train)."
+            + f". It is not a trained {WORDS[kind]}"
         )
     return module
 
@@ -162,7 +168,7 @@ def _check_shapes(mismatched: Collection[tuple[Any, ...]], config: Any, name: st
     )
 
 
-def _load_adapter(path: Path, trust_remote_code: bool) -> tuple[nn.Module, str]:
+def _load_adapter(path: Path, trust_remote_code: bool, kind: Any) -> tuple[nn.Module, str]:
     """Return a PEFT adapter on its base model, and where that came from. The adapter may bring the trained head."""
     try:
         from peft import PeftConfig, PeftModel
@@ -178,7 +184,7 @@ def _load_adapter(path: Path, trust_remote_code: bool) -> tuple[nn.Module, str]:
             f"the base model {base} of the adapter {path} is not there. Put it there, or write where it is as "
             f"base_model_name_or_path in {ADAPTER}."
         )
-    module = _load_model(base, trust_remote_code, getattr(config, "modules_to_save", None) or (), path)
+    module = _load_model(base, trust_remote_code, kind, getattr(config, "modules_to_save", None) or (), path)
     try:
         adapted: nn.Module = PeftModel.from_pretrained(module, str(path), is_trainable=True)
     except FAILURES as error:

@@ -1,45 +1,26 @@
 """TextClassifier: a fine-tuned sequence classifier of transformers as a model that can be explained.
 
-Knows what a checkpoint says of itself (labels, kind of problem, longest text). Loading is in `checkpoint.py`, tokens in
-`texts.py`, how it goes on from stored states in `middle.py`; `fit.py` sees whether model and tokenizer can be used
-together.
+Knows what a checkpoint says of itself: labels, and the kind of problem. Loading is in `checkpoint.py`, tokens in
+`texts.py`; `text_model.py` has what other models of texts have too.
 """
 
-import hashlib
-import json
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import transformers
 from torch import Tensor, nn
 
-from fastif.batch import STATES, Batch, Inputs
 from fastif.data import Examples
 from fastif.errors import DataError, ModelError
 from fastif.integrations.huggingface import checkpoint
-from fastif.integrations.huggingface.fit import (
-    check_blocks,
-    check_tokenizer,
-    checked_config,
-    longest_text,
-    short_inputs,
-)
-from fastif.integrations.huggingface.layers import choose_parameters
-from fastif.integrations.huggingface.middle import Middle
-from fastif.integrations.huggingface.probes import attempted, moved, probes_of
+from fastif.integrations.huggingface.fit import checked_config
 from fastif.integrations.huggingface.record import RECORD, read_record
+from fastif.integrations.huggingface.text_model import TextModel
 from fastif.integrations.huggingface.texts import TextExamples
 from fastif.integrations.huggingface.trainer_loss import warn_of_loss
 from fastif.integrations.tables import LabelMap, TextTable, table_of
-from fastif.keeping import content_sha256
-from fastif.model import TorchModel
 from fastif.parameters import Choice, unwrap
-from fastif.precision import matmuls
-from fastif.snapshot import switches
-from fastif.turns import in_turn
 
 Problem = Literal["single-label", "multi-label", "regression"]
 LOSSES: dict[Problem, str] = {
@@ -48,19 +29,9 @@ LOSSES: dict[Problem, str] = {
     "regression": "mse_loss",
 }
 KINDS = ("single_label_classification", "multi_label_classification", "regression")  # as transformers calls them
-# of a configuration, what hidden states do not depend on: a model has the states of the base it was trained from
-NO_SETTINGS = (
-    "_name_or_path",
-    "architectures",
-    "dtype",
-    "id2label",
-    "label2id",
-    "problem_type",
-    "transformers_version",
-)
 
 
-class TextClassifier(TorchModel):
+class TextClassifier(TextModel):
     """A sequence classifier with its tokenizer.
 
     Make one by `from_pretrained` or `from_trainer`; the constructor takes a module and a tokenizer that are at hand.
@@ -74,6 +45,7 @@ class TextClassifier(TorchModel):
         max_length: tokens at which a text is cut; what model and tokenizer allow unless given.
     """
 
+    task = "sequence classification"
     numbers: Literal["auto", "names"] = "auto"  # how labels that are numbers are read; see LabelMap
 
     def __init__(
@@ -87,19 +59,17 @@ class TextClassifier(TorchModel):
         name: str | None = None,
     ) -> None:
         module = unwrap(module)
-        self.config = checked_config(module)
-        self.problem = _problem(self.config)
-        check_tokenizer(tokenizer, module)
-        self.tokenizer = tokenizer
-        self.max_length = longest_text(module, tokenizer, max_length)
-        check_blocks(module, self.max_length)
-        few = short_inputs(module, tokenizer, self.max_length)
-        chosen, self.choice = choose_parameters(module, trainable, freeze_layers, few)
-        super().__init__(module, LOSSES[self.problem], trainable=chosen)
+        self.problem = _problem(checked_config(module, self.task))
+        super().__init__(
+            module,
+            tokenizer,
+            LOSSES[self.problem],
+            trainable=trainable,
+            freeze_layers=freeze_layers,
+            max_length=max_length,
+            name=name,
+        )
         self.label_names = {int(number): str(label) for number, label in (self.config.id2label or {}).items()}
-        self.name = name or getattr(self.config, "_name_or_path", "") or type(module).__name__
-        with in_turn(), matmuls("float32", self.device):
-            self._middle = self._found_middle(few)
 
     @classmethod
     def from_pretrained(
@@ -151,16 +121,6 @@ class TextClassifier(TorchModel):
             )
         warn_of_loss(trainer)
         return cls(trainer.model, tokenizer, trainable=trainable, freeze_layers=freeze_layers, max_length=max_length)
-
-    def __repr__(self) -> str:
-        words = super().__repr__().removeprefix("TorchModel(").removesuffix(")")
-        return f"TextClassifier({words}: {self.choice})"
-
-    def parameters_in_words(self) -> str:
-        """Return how many parameters influence is taken through, and which."""
-        chosen = sum(tensor.numel() for tensor in self.parameters.values())
-        every = chosen + sum(tensor.numel() for tensor in self._frozen.values())
-        return f"{chosen:,} of {every:,} parameters: {self.choice}"
 
     # --- data ---------------------------------------------------------------------------------------------------------
 
@@ -240,76 +200,11 @@ class TextClassifier(TorchModel):
             return logits.argmax(dim=1)
         return (logits > 0).to(logits.dtype) if self.problem == "multi-label" else logits.squeeze(-1)
 
-    # --- from stored states -------------------------------------------------------------------------------------------
-
-    @property
-    def prefix(self) -> str | None:
-        """What is computed once: the embeddings and the layers below the first chosen parameter."""
-        if self._middle.layers is None or self.why_no_prefix is not None:
-            return None
-        count = self._middle.layers.count
-        return f"the embeddings and {count} frozen layer{'' if count == 1 else 's'}"
-
-    @property
-    def why_no_prefix(self) -> str | None:
-        """Why nothing is computed once; None where something is."""
-        return self._middle.why_not
-
-    def encode(self, batch: Batch) -> Tensor:
-        """Return the hidden states at the first layer that is not frozen, (batch, tokens, width)."""
-        assert isinstance(batch.inputs, dict)
-        return self._middle.encode(super().outputs, self.parameters, batch.inputs)
-
-    def outputs(self, parameters: dict[str, Tensor], inputs: Inputs) -> Tensor:
-        """Return the logits, from the stored states where the inputs carry them."""
-        if not isinstance(inputs, dict) or STATES not in inputs:
-            return super().outputs(parameters, inputs)
-        return self._middle.outputs(super().outputs, parameters, inputs)
-
-    def fingerprint(self) -> str:
-        """Return a hash of the weights that are not chosen, of the configuration, and of the adapters in use."""
-        settings = {name: value for name, value in self.config.to_dict().items() if name not in NO_SETTINGS}
-        words = json.dumps(settings, sort_keys=True, default=str) + transformers.__version__
-        words += "".join(f" {name} {value}" for name, value in switches(self._module).items())
-        return hashlib.sha256(f"{words} {content_sha256({**self._frozen, **self._buffers})}".encode()).hexdigest()
-
-    def weights_sha256(self) -> str:
-        """Return a hash of all weights."""
-        return content_sha256({**self._frozen, **self._parameters})
-
-    def _found_middle(self, few: dict[str, Tensor]) -> Middle:
-        """Return how the model goes on from stored states, tried with special tokens inside of texts if it takes such.
-
-        A model of text and pictures refuses the token of a picture that is not there.
-        """
-        whole, points = super().outputs, [self.parameters, moved(self.parameters, self._frozen)]
-        for special in (True, False):
-            inputs = probes_of(few, self.tokenizer, self.max_length, special=special)
-            with torch.no_grad():
-                outputs = attempted(partial(_each, partial(whole, self.parameters), inputs))
-            if not isinstance(outputs, Exception):
-                return Middle.find(self._module, whole, points, list(zip(inputs, outputs, strict=True)))
-        return Middle(f"the model does not take random tokens: {outputs}")
-
-    def settle(self, batch: Batch) -> None:
-        """Give up going on from stored states, or a short way to, where it changes the outputs for these texts."""
-        if self.why_no_prefix is None and isinstance(batch.inputs, dict):
-            with in_turn(), matmuls("float32", self.device), torch.no_grad():
-                self._middle.settle(super().outputs, self.parameters, batch.inputs)
-
-    def _check(self, batch: Batch) -> None:
-        super()._check(batch)
-        self.settle(batch)
-
     def _target_shape(self) -> tuple[int, ...]:
         return () if self.problem == "single-label" or self.config.num_labels == 1 else (self.config.num_labels,)
 
     def _target_dtype(self) -> torch.dtype:
         return torch.int64 if self.problem == "single-label" else self.dtype
-
-
-def _each(function: Callable[[dict[str, Tensor]], Tensor], inputs: list[dict[str, Tensor]]) -> list[Tensor]:
-    return [function(each) for each in inputs]
 
 
 def _problem(config: Any) -> Problem:

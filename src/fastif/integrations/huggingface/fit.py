@@ -17,13 +17,16 @@ POSITION_TABLES = ("position_embeddings", "wpe", "embed_positions")  # one row a
 SHORT_TEXTS = ("a b c", "a b c d e f g h")  # of unequal length for any tokenizer
 
 
-def checked_config(module: nn.Module) -> Any:
-    """Return the configuration of the transformers model, and refuse what is none or cannot be differentiated."""
+def checked_config(module: nn.Module, task: str) -> Any:
+    """Return the configuration of the transformers model, and refuse what is none or cannot be differentiated.
+
+    `task` is what the model must have been made for, in words.
+    """
     config = getattr(module, "config", None)
     if config is None or not hasattr(config, "num_labels"):
         raise ModelError(
-            f"{type(module).__name__} is not a transformers model for sequence classification: it has no config with "
-            "labels. Use fastif.TorchModel(module, loss=...) for any other module."
+            f"{type(module).__name__} is not a transformers model for {task}: it has no config with labels. Use "
+            "fastif.TorchModel(module, loss=...) for any other module."
         )
     attention = str(getattr(config, "_attn_implementation", None))
     if "flash" in attention or "flex" in attention or "paged" in attention:
@@ -32,7 +35,7 @@ def checked_config(module: nn.Module) -> Any:
         )
     if getattr(config, "is_encoder_decoder", False):
         raise ModelError(
-            f"{type(module).__name__} is an encoder-decoder, and TextClassifier is not made for those. "
+            f"{type(module).__name__} is an encoder-decoder, which is not taken for {task} here. "
             "fastif.TorchModel(module, loss='cross_entropy') may take it, with a dictionary of tensors as data."
         )
     return config
@@ -97,7 +100,7 @@ def check_blocks(module: nn.Module, max_length: int) -> None:
         )
 
 
-def short_inputs(module: nn.Module, tokenizer: Any, max_length: int) -> dict[str, Tensor]:
+def short_inputs(module: nn.Module, tokenizer: Any, max_length: int, task: str) -> dict[str, Tensor]:
     """Return two short texts of unequal length as inputs on the module's device, after a first pass of the module.
 
     Raises unless the shorter text gives the same outputs beside the longer one, padded, as it gives alone.
@@ -108,8 +111,8 @@ def short_inputs(module: nn.Module, tokenizer: Any, max_length: int) -> dict[str
         {name: tensor.to(device) for name, tensor in table.batch(torch.tensor(rows)).items() if name != "labels"}
         for rows in ([0], [0, 1])
     )
-    single, padded = _outputs(module, alone), _outputs(module, both)
-    difference = float((single[0] - padded[0]).abs().max())
+    single, padded = _outputs(module, alone, task)[0], _outputs(module, both, task)[0]
+    difference = float((single - padded[: len(single)]).abs().max())
     # no finer than float32, to which some families round their positions whatever the dtype
     precision = max(torch.finfo(padded.dtype).eps, torch.finfo(torch.float32).eps)
     if difference > precision**0.4 * (1 + float(padded.abs().max())):
@@ -128,7 +131,7 @@ def short_inputs(module: nn.Module, tokenizer: Any, max_length: int) -> dict[str
     return both
 
 
-def _outputs(module: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+def _outputs(module: nn.Module, inputs: dict[str, Tensor], task: str) -> Tensor:
     device = next(iter(inputs.values())).device
     try:
         with torch.no_grad(), Evaluation(module).on(device):
@@ -142,7 +145,7 @@ def _outputs(module: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
     outputs = getattr(result, "logits", None)
     if not isinstance(outputs, Tensor):
         raise ModelError(
-            f"{type(module).__name__} returned a {type(result).__name__} without logits. Needed is a model for "
-            "sequence classification, with return_dict=True in its config."
+            f"{type(module).__name__} returned a {type(result).__name__} without logits. Needed is a model for {task}, "
+            "with return_dict=True in its config."
         )
     return outputs
