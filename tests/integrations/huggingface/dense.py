@@ -54,3 +54,36 @@ def _columns(row: Row, inputs: Sequence[str]) -> tuple[Tensor, ...]:
         *(torch.tensor([row[name]]) for name in inputs),
         target.double() if target.is_floating_point() else target,
     )
+
+
+class NextToken(nn.Module):
+    """What a language model says after the last of some tokens, which stand alone: no mask, no token behind them."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, ids: Tensor) -> Tensor:
+        logits: Tensor = self.module(input_ids=ids, use_cache=False).logits[:, -1]
+        return logits
+
+
+def influence_on_texts(
+    module: nn.Module,
+    names: Sequence[str],
+    train: Sequence[tuple[list[int], int]],
+    queries: Sequence[tuple[list[int], int]],
+    damping: float,
+) -> Tensor:
+    """I[q, i] of texts; each is its tokens, and the number of the first that is said. Each token is asked for alone."""
+    wrapped, names = NextToken(module), [f"module.{name}" for name in names]
+
+    def tokens(ids: list[int], first: int) -> list[tuple[Tensor, Tensor]]:
+        return [(torch.tensor([ids[:end]]), torch.tensor([ids[end]])) for end in range(max(first, 1), len(ids))]
+
+    def mean(function: Any, text: tuple[list[int], int]) -> Tensor:
+        return torch.stack([function(wrapped, names, "cross_entropy", each) for each in tokens(*text)]).mean(dim=0)
+
+    matrix = torch.stack([mean(oracles.dense_ggn, text) for text in train]).mean(dim=0)
+    asked, seen = (torch.cat([mean(oracles.per_example_gradients, text) for text in rows]) for rows in (queries, train))
+    return oracles.influence(asked, matrix, seen, damping)

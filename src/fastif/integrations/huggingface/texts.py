@@ -14,6 +14,7 @@ from torch import Tensor
 from fastif.batch import TARGET_KEY, Batch, make_batch
 from fastif.data import Examples
 from fastif.errors import DataError, EmptyDataError
+from fastif.losses import IGNORED_CLASS
 from fastif.ragged import Ragged
 
 Target = int | float | Sequence[int] | Sequence[float]
@@ -23,9 +24,14 @@ BETWEEN = " ⏐ "  # the two texts of a pair, on one line
 
 
 class TokenTable:
-    """Rows of token ids at their true length, side by side in one tensor for each input of the model."""
+    """Rows of token ids at their true length, side by side in one tensor for each input of the model.
 
-    def __init__(self, columns: dict[str, Ragged], padding: dict[str, int], targets: Tensor, multiple: int = 1) -> None:
+    Targets are one for each row, or one for each token.
+    """
+
+    def __init__(
+        self, columns: dict[str, Ragged], padding: dict[str, int], targets: Tensor | Ragged, multiple: int = 1
+    ) -> None:
         self._columns = columns
         self._padding = padding
         self._multiple = multiple  # lengths of batches are rounded up to this
@@ -36,18 +42,21 @@ class TokenTable:
         return len(self.lengths)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """Return one row: its tokens without padding, and its label."""
+        """Return one row: its tokens without padding, and its target."""
         tokens = {name: column.row(index).long() for name, column in self._columns.items()}
-        return {**tokens, TARGET_KEY: self.targets[index]}
+        targets = self.targets[index] if isinstance(self.targets, Tensor) else self.targets.row(index).long()
+        return {**tokens, TARGET_KEY: targets}
 
     def batch(self, ids: Tensor) -> dict[str, Tensor]:
-        """Return some rows, padded on the right to the longest of them, and their labels."""
+        """Return some rows, padded on the right to the longest of them, and their targets."""
         length = next(iter(self._columns.values())).longest(ids, self._multiple)
         tokens = {
             name: column.batch(ids, length=length, fill=self._padding[name]).long()
             for name, column in self._columns.items()
         }
-        return {**tokens, TARGET_KEY: self.targets[ids]}
+        if isinstance(self.targets, Tensor):
+            return {**tokens, TARGET_KEY: self.targets[ids]}
+        return {**tokens, TARGET_KEY: self.targets.batch(ids, length=length, fill=IGNORED_CLASS).long()}
 
     def with_targets(self, targets: Tensor) -> "TokenTable":
         """Return the same rows with other targets."""
@@ -66,11 +75,6 @@ class TokenExamples(Examples):
         super().__init__(table, source=source, **columns)
         self.lengths = table.lengths
         self._table = table
-
-    @property
-    def targets(self) -> Tensor:
-        """The target of every example."""
-        return self._table.targets
 
     def batch(self, ids: Sequence[int] | Tensor) -> Batch:
         """Return the examples with these numbers as one batch."""
@@ -112,6 +116,12 @@ class TextExamples(TokenExamples):
         self.texts, self.pairs, self.max_length = list(texts), None if pairs is None else list(pairs), max_length
         shown = self.texts if pairs is None else [f"{one}{BETWEEN}{two}" for one, two in zip(texts, pairs, strict=True)]
         super().__init__(table, text=shown, label_names=label_names, slices=slices, source=source)
+
+    @property
+    def targets(self) -> Tensor:
+        """The target of every example."""
+        assert isinstance(self._table.targets, Tensor)
+        return self._table.targets
 
     def __getitem__(self, index: int) -> Any:
         """Return one example as a person reads it: its text or texts, and its label by name."""
