@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fastif.cli.app import app
+from tests.integrations.huggingface import tiny_generators
 from tests.integrations.huggingface.tiny import module_of, tokenizer_of
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +35,18 @@ def test_python_examples_run(page: str, capsys: pytest.CaptureFixture[str]) -> N
     (example,) = examples(ROOT / "docs" / page)
     exec(example, {})
     assert "Helpful:" in capsys.readouterr().out
+
+
+def test_the_example_of_a_language_model_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module: Any = tiny_generators.module_of("gpt2", dtype=torch.float32)
+    module.save_pretrained(tmp_path / "runs" / "assistant")
+    tiny_generators.tokenizer_of().save_pretrained(tmp_path / "runs" / "assistant")
+    monkeypatch.chdir(tmp_path)
+    (example,) = examples(ROOT / "docs" / "language-models.md")
+    exec(example, {})
+    assert capsys.readouterr().out.count("Helpful:") == 2
 
 
 @pytest.mark.usefixtures("sentiment")

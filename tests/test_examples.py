@@ -1,4 +1,4 @@
-"""The example runs from end to end as a newcomer runs it, and what it claims is so."""
+"""The examples run from end to end as a newcomer runs them, and what they claim is so."""
 
 import os
 import re
@@ -74,3 +74,19 @@ def test_digits_reads_the_image_better_without_its_harmful_examples(
     ]
     everything, without_harmful, without_random = losses
     assert without_harmful < min(everything, without_random) / 2
+
+
+@pytest.mark.slow
+def test_the_texts_that_taught_a_language_model_wrong_answers_are_found() -> None:
+    pytest.importorskip("transformers")
+    script = SCRIPT.with_name("language_model.py")
+    environment = {**os.environ, "PYTHONPATH": str(Path(fastif.__file__).parents[1]), "PYTHONIOENCODING": "utf-8"}
+    output = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, encoding="utf-8", check=True
+    )
+    found = {
+        name.strip(): (int(planted), int(gone))
+        for name, planted, gone in re.findall(r"^  (.+?) +(\d+) of \d+ planted +(\d+) of", output.stdout, re.MULTILINE)
+    }
+    assert found["influence"][0] > found["gradients alone"][0] > found["chance"][0]
+    assert found["influence"][1] > found["chance"][1]

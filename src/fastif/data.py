@@ -235,6 +235,10 @@ class Subset(Examples):
         ids = torch.as_tensor(ids, dtype=torch.int64, device="cpu")
         return replace(self._whole.batch(self._rows[ids]), ids=ids)
 
+    def name_of(self, target: Tensor) -> str:
+        """Return a target as the whole set calls it."""
+        return self._whole.name_of(target)
+
     def on(self, device: torch.device) -> Subset:
         """Return these examples with what batches are cut from on a device, where they can be held there."""
         other = copy.copy(self)

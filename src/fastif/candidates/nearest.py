@@ -37,7 +37,8 @@ class Nearest:
     By "head-gradient", examples are compared by the gradient of their loss in the last linear layer, that of a query by
     the gradient of its measure: the k/2 with the most positive inner product (helpful, as far as this layer goes) and
     the k/2 with the most negative (harmful). By "features", as in the paper: those with the smallest Euclidean distance
-    between the inputs of that layer. Inner products find far more of the influential examples.
+    between the inputs of that layer; where each position has a class of its own, between their means over the positions
+    with one. Inner products find far more of the influential examples.
 
     Scores of candidates are exact; what is not a candidate is not scored. `scores.provenance["candidate_recall"]` holds
     the share of the strongest examples that were candidates, estimated from a random sample (candidates/recall.py).

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fastif.batch import Batch
 from fastif.candidates.keys import Features, HeadGradients
 from fastif.errors import ConfigurationError, ModelError, NonFiniteError
-from fastif.losses import PerExample
+from fastif.losses import IGNORED_CLASS, PerExample
 from fastif.model import TorchModel
 from fastif.precision import matmuls
 
@@ -40,7 +40,7 @@ class Probe:
                 raise self._not_one_each()
 
     def features(self, batch: Batch) -> Features:
-        """Return what is read, flattened to one vector for each example."""
+        """Return what is read as one vector for each example: flattened, or the mean of positions with a target."""
         seen: list[Any] = []
 
         def look(module: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
@@ -48,7 +48,7 @@ class Probe:
 
         with torch.no_grad(), _hooked([self._part], look):
             self._model.outputs(self._model.parameters, batch.inputs)
-        values = self._one_each(seen, batch).flatten(1).clone()
+        values = _without_padding(self._one_each(seen, batch), batch.targets).flatten(1).clone()
         _check_finite(values, batch, f"at {self._where}")
         return Features(values)
 
@@ -134,6 +134,14 @@ def _hooked(parts: list[nn.Module], hook: Hook) -> Iterator[None]:
         for part in parts:
             stack.callback(part.register_forward_hook(hook, with_kwargs=True).remove)
         yield
+
+
+def _without_padding(values: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean over the positions that have a target, if each has a class of its own."""
+    if values.ndim != 3 or values.shape[:2] != targets.shape or targets.is_floating_point():
+        return values
+    counted = (targets != IGNORED_CLASS)[..., None]
+    return values.where(counted, 0.0).sum(dim=1) / counted.sum(dim=1).clamp_min(1)
 
 
 def _input(inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Dense influence of a text classifier: each text alone, at its own length, with no padding, by plain autograd."""
+"""Dense influence of models of texts: each text alone, at its own length, with no padding, by plain autograd."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,16 +1,17 @@
 """Language models, from prompts and completions to scores: against the dense oracle, token by token."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import pandas
 import pytest
 import torch
 import transformers
 from torch import Tensor
 
 import fastif
-from fastif.errors import ConfigurationError, DataError, EmptyDataError, ModelError, StoredFileError
+from fastif.data import Subset
+from fastif.errors import ConfigurationError, DataError, EmptyDataError, FastifWarning, ModelError, StoredFileError
 from fastif.integrations.huggingface import TextClassifier, TextGenerator
 from fastif.losses import IGNORED_CLASS
 from tests.integrations.huggingface import dense, tiny, tiny_generators
@@ -70,7 +71,7 @@ def test_the_last_two_layers_are_chosen_and_no_embeddings(family: str) -> None:
     assert model.choice.endswith("but for the output embeddings")
     assert model.prefix == "the embeddings and 1 frozen layer"
     assert not any("emb" in name or "wte" in name or "lm_head" in name for name in model.parameters)
-    assert any("norm" in name or "ln_f" in name for name in model.parameters)
+    assert any("norm" in name or "ln_" in name for name in model.parameters)
 
 
 def test_what_is_asked_for_is_chosen() -> None:
@@ -123,8 +124,10 @@ def test_shorter_texts_are_padded_with_what_counts_for_nothing() -> None:
 
 def test_long_texts_are_cut_and_counted() -> None:
     model = generator(max_length=5)
-    examples = model.examples(["the film", "dull"], [" was very very good", " plot"])
+    with pytest.warns(FastifWarning, match="1 of 2 texts of train have more than 5 tokens"):
+        examples = model.examples(["the film", "dull"], [" was very very good", " plot"])
     assert examples.truncated == 1
+    assert model.examples(["dull"], [" plot"]).truncated == 0
     words = [tiny.VOCABULARY[word] for word in ("was", "very")]
     assert examples.batch([0]).targets.tolist() == [[IGNORED_CLASS, IGNORED_CLASS, *words, IGNORED_CLASS]]
 
@@ -133,7 +136,10 @@ def test_long_texts_are_cut_and_counted() -> None:
     ("prompts", "completions", "words"),
     [
         (["dull"], [""], "completion is empty"),
-        (["the film was very very good"], [" and long"], "cut at 5 tokens"),
+        (["the film was very very good"], [" and long"], "behind 5 tokens"),
+        (["the film"], [" "], "makes none of the completion"),
+        ("dull", "plot", "letter by letter"),
+        (["<cls> dull"], [" plot"], "special_tokens=False"),
         (["dull"], [" and", " but"], "1 prompts but 2 completions"),
         (["dull"], [3], "completion of example 0 of train is a int"),
         (None, None, "neither prompts nor completions"),
@@ -169,6 +175,22 @@ def test_an_answer_ends_with_the_end_token_or_the_longest_text() -> None:
     assert len(model.complete(["the film"])[0].split()) == 2
 
 
+def test_an_answer_ends_where_the_model_is_to_be_stopped() -> None:
+    model = generator()
+    second = model.tokenizer.encode(model.complete(["the film"], most=3)[0])[2]
+    module: Any = model.module
+    module.generation_config.eos_token_id = [second, 3]
+    assert len(model.complete(["the film"])[0].split()) == 2
+
+
+@pytest.mark.parametrize("most", [0, True, "3"])
+def test_an_answer_has_a_token_at_least(most: Any) -> None:
+    with pytest.raises(ConfigurationError, match="most must be"):
+        generator().complete(["the film"], most=most)
+    with pytest.raises(DataError, match="letter by letter"):
+        generator().complete("the film")
+
+
 def test_what_the_tokenizer_puts_behind_a_text_is_not_gone_on_from() -> None:
     model = generator()
     expected = model.complete(["the film"], most=4)
@@ -202,9 +224,42 @@ def test_data_comes_in_several_forms() -> None:
     whole = model.examples(completions=tiny.TEXTS)
     for texts in (list(tiny.TEXTS), [{"text": text} for text in tiny.TEXTS]):
         assert torch.equal(model.read(texts, "train").batch([0, 1]).targets, whole.batch([0, 1]).targets)
+    columns = {"prompt": list(PROMPTS), "completion": list(COMPLETIONS), "id": list(range(len(PROMPTS)))}
+    for table in (columns, pandas.DataFrame(columns)):
+        assert model.read(table, "train").text == model.read(rows, "train").text
+    assert model.read(rows[0], "queries").text == model.read(rows[:1], "train").text
     for odd in ([{"prompt": "a"}, {"text": "b"}], [{"label": "a"}], [3]):
         with pytest.raises(DataError, match="needed are rows"):
             model.read(odd, "train")
+    with pytest.raises(DataError, match="without completions"):
+        model.read([{"prompt": "the film"}], "train")
+    with pytest.raises(DataError, match="a NoneType"):
+        model.read(None, "train")
+
+
+def test_parts_of_a_set_keep_their_words() -> None:
+    examples = generator().examples(PROMPTS, COMPLETIONS)
+    assert Subset(examples, [2]).labels([0]) == examples.labels([2]) == ["'good'"]
+
+
+@pytest.mark.slow
+def test_neighbours_by_features_do_not_depend_on_padding() -> None:
+    model = generator("llama", dtype=torch.float32)
+    train, query = model.examples(PROMPTS, COMPLETIONS), model.examples(ASKED, ANSWERS)
+    found = [
+        fastif.Explainer(
+            model, train, damping=DAMPING, batch_size=size, candidates=fastif.Nearest(3, by="features")
+        ).scores(query)
+        for size in (1, 64)
+    ]
+    assert torch.equal(found[0].train_ids, found[1].train_ids)
+
+
+def test_a_text_may_be_as_long_as_the_model_has_positions() -> None:
+    module, tokenizer = tiny_generators.module_of("llama"), tiny_generators.tokenizer_of(model_max_length=int(1e30))
+    assert TextGenerator(module, tokenizer).max_length == tiny.POSITIONS
+    module.config.max_position_embeddings = 4096  # type: ignore[union-attr]
+    assert TextGenerator(module, tokenizer).max_length == 4096
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
@@ -217,6 +272,16 @@ def test_models_that_do_not_say_one_token_after_another_are_refused() -> None:
         TextGenerator(masked, tiny.tokenizer_of("gpt2"))
     with pytest.raises(ModelError, match="AutoModelForCausalLM"):
         TextGenerator(tiny.module_of("gpt2"), tiny.tokenizer_of("gpt2"))
+    tagger = transformers.GPT2ForTokenClassification(tiny_generators.module_of("gpt2").config)
+    with pytest.raises(ModelError, match="no score for each token"):
+        TextGenerator(tagger.double(), tiny.tokenizer_of("gpt2"))
+
+
+def test_virtual_tokens_are_refused() -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+    with pytest.raises(ModelError, match="virtual tokens"):
+        TextGenerator(peft.get_peft_model(tiny_generators.module_of(), config).double(), tiny_generators.tokenizer_of())
 
 
 def test_a_tokenizer_without_padding_gets_one_of_its_own() -> None:
@@ -224,16 +289,18 @@ def test_a_tokenizer_without_padding_gets_one_of_its_own() -> None:
     assert tokenizer.pad_token is None
     model = TextGenerator(tiny_generators.module_of(), tokenizer)
     assert tokenizer.pad_token is None
-    assert relative_error(scores(model), scores(generator())) < 1e-10
+    part = LAST_PARTS["gpt2"]
+    model = TextGenerator(tiny_generators.module_of(), tokenizer, trainable=part)
+    assert relative_error(scores(model), scores(generator(trainable=part))) < 1e-10
     with pytest.raises(ModelError, match="no padding token"):
         TextGenerator(tiny_generators.module_of(), tiny.tokenizer_of("gpt2", pad_token=None))
 
 
-def test_a_tokenizer_that_does_not_tell_where_tokens_stand_is_refused() -> None:
-    model = generator()
-    model.tokenizer = SimpleNamespace(is_fast=False)
-    with pytest.raises(ModelError, match="fast tokenizer"):
-        model.examples(["dull"], [" plot"])
+def test_a_tokenizer_that_does_not_tell_where_tokens_stand_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = tiny_generators.tokenizer_of()
+    monkeypatch.setattr(type(tokenizer), "is_fast", False)
+    with pytest.raises(ModelError, match="Load the fast one"):
+        TextGenerator(tiny_generators.module_of(), tokenizer)
     with pytest.raises(ConfigurationError, match="tokenizer"):
         TextGenerator(tiny_generators.module_of(), None)
 
@@ -249,7 +316,7 @@ def test_a_checkpoint_is_loaded(tmp_path: Path) -> None:
     assert loaded.max_length == 20
     here = TextGenerator(module, tiny_generators.tokenizer_of(), freeze_layers=2)
     assert relative_error(scores(loaded), scores(here)) < 1e-5
-    with pytest.raises(ModelError, match="not a trained classifier"):
+    with pytest.raises(ModelError, match=r"not a trained classifier.*by TextGenerator"):
         TextClassifier.from_pretrained(tmp_path)
 
 

@@ -30,6 +30,10 @@ MAKERS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
     "gpt2": lambda more: transformers.GPT2LMHeadModel(
         transformers.GPT2Config(**_without(SIZES, "intermediate_size"), n_inner=12, **more)
     ),
+    # its layers return lists
+    "openai-gpt": lambda more: transformers.OpenAIGPTLMHeadModel(
+        transformers.OpenAIGPTConfig(**_without(SIZES, "intermediate_size"), **more)
+    ),
     "opt": lambda more: transformers.OPTForCausalLM(
         transformers.OPTConfig(**SIZES, ffn_dim=12, word_embed_proj_dim=8, **more)
     ),
@@ -55,6 +59,7 @@ FAMILIES = tuple(MAKERS)
 LAST_PARTS = {
     "gpt2": r"h\.2\.mlp\.c_proj",
     "mistral": r"lm_head",
+    "openai-gpt": r"h\.2\.mlp\.c_proj",
     "opt": r"layers\.2\.fc2",
     "llama": r"layers\.2\.mlp\.down_proj",
     "gemma3": r"layers\.2\.mlp\.down_proj",

@@ -21,10 +21,12 @@ from fastif.errors import ModelError, StoredFileError
 from fastif.integrations.huggingface.adapter_head import CONFIG, fit_config, label_count
 
 CLASSIFIER, GENERATOR = AutoModelForSequenceClassification, AutoModelForCausalLM
+TASKS = {CLASSIFIER: "SEQ_CLS", GENERATOR: "CAUSAL_LM"}  # as PEFT calls them
 WORDS = {
     CLASSIFIER: "classifier, and random weights explain nothing: fine-tune it first (fastif train).",
     GENERATOR: "language model (AutoModelForCausalLM), and random weights explain nothing.",
 }
+WRITES = " A model that writes text is explained in Python, by TextGenerator.from_pretrained."
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack")
 ADAPTER = "adapter_config.json"
 TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
@@ -38,7 +40,7 @@ def load(
     """Return the model in eval mode and its tokenizer, or the one that is given."""
     path = Path(name)
     if path.exists() or _looks_like_a_path(str(name)):
-        _check_directory(path)
+        _check_directory(path, kind)
     with quiet():
         if (path / ADAPTER).exists():
             module, base = _load_adapter(path, trust_remote_code, kind)
@@ -59,7 +61,7 @@ def load_base(
     """
     path = Path(name)
     if path.exists() or _looks_like_a_path(str(name)):
-        _check_directory(path)
+        _check_directory(path, CLASSIFIER)
     if (path / ADAPTER).exists():
         raise ModelError(f"{path} is a PEFT adapter, and no model to train. Merge it first: model.merge_and_unload().")
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
@@ -144,21 +146,31 @@ def _load_model(
         raise _refusal(name, error) from error
     module: nn.Module = loaded[0]
     own = set(known)
-    _check_shapes([key for key in loaded[1]["mismatched_keys"] if not set(key[0].split(".")) & own], config, name)
+    _check_shapes([key for key in loaded[1]["mismatched_keys"] if not set(key[0].split(".")) & own], config, name, kind)
     made_up = sorted(key for key in loaded[1]["missing_keys"] if not set(key.split(".")) & own)
     if made_up:
         raise ModelError(
             f"the checkpoint {name} has no weights for {made_up[0]}"
             + (f" and {len(made_up) - 1} more" if len(made_up) > 1 else "")
             + f". It is not a trained {WORDS[kind]}"
+            + (WRITES if kind is CLASSIFIER and _writes(config) else "")
         )
     return module
 
 
-def _check_shapes(mismatched: Collection[tuple[Any, ...]], config: Any, name: str | Path) -> None:
+def _writes(config: Any) -> bool:
+    return any(each.endswith(("ForCausalLM", "LMHeadModel")) for each in config.architectures or [])
+
+
+def _check_shapes(mismatched: Collection[tuple[Any, ...]], config: Any, name: str | Path, kind: Any) -> None:
     """Raise if weights have another shape than the configuration makes of them."""
     if not mismatched:
         return
+    if kind is not CLASSIFIER:
+        raise StoredFileError(
+            f"the checkpoint {name} does not fit its config.json: {sorted(each[0] for each in mismatched)[0]} has "
+            "another shape there. Put config.json right, or save the model again with save_pretrained()."
+        )
     key, there, wanted = sorted(mismatched, key=lambda each: str(each[0]))[0]
     more = f" ({len(mismatched) - 1} more differ too)" if len(mismatched) > 1 else ""
     raise StoredFileError(
@@ -184,6 +196,8 @@ def _load_adapter(path: Path, trust_remote_code: bool, kind: Any) -> tuple[nn.Mo
             f"the base model {base} of the adapter {path} is not there. Put it there, or write where it is as "
             f"base_model_name_or_path in {ADAPTER}."
         )
+    if config.task_type not in (None, TASKS[kind]) and kind is GENERATOR:
+        raise ModelError(f"{path} is a PEFT adapter for {config.task_type}, and for {TASKS[kind]} is needed.")
     module = _load_model(base, trust_remote_code, kind, getattr(config, "modules_to_save", None) or (), path)
     try:
         adapted: nn.Module = PeftModel.from_pretrained(module, str(path), is_trainable=True)
@@ -192,7 +206,7 @@ def _load_adapter(path: Path, trust_remote_code: bool, kind: Any) -> tuple[nn.Mo
     return adapted, base
 
 
-def _check_directory(path: Path) -> None:
+def _check_directory(path: Path, kind: Any) -> None:
     if not path.exists():
         raise StoredFileError(
             f"there is no checkpoint at {path}. Give its directory, or a hub name such as owner/name."
@@ -209,8 +223,7 @@ def _check_directory(path: Path) -> None:
         if pickles:
             raise StoredFileError(
                 f"{path} has its weights as {pickles[0]}, a format that can run code when it is opened, and is not "
-                "read. Convert it where you trust it: AutoModelForSequenceClassification.from_pretrained(old)"
-                ".save_pretrained(new)."
+                f"read. Convert it where you trust it: {kind.__name__}.from_pretrained(old).save_pretrained(new)."
             )
         raise StoredFileError(
             f"{path} has no weights: no .safetensors file is there. Save them with model.save_pretrained(directory)."
@@ -224,6 +237,8 @@ def _refusal(name: str | Path, error: Exception) -> StoredFileError:
             f"{name} comes with code of its own, which is not run. If you trust it, pass trust_remote_code=True, or "
             "--trust-remote-code on the command line."
         )
+    if "Unrecognized configuration class" in words:
+        return StoredFileError(f"{name} is of a kind of model that does not do this: {_first_line(error)}.")
     if not Path(name).exists():
         return StoredFileError(
             f"{name} is neither a directory here nor a model that could be fetched: {_first_line(error)}. Check the "

@@ -4,29 +4,32 @@ The target of a position is the token after it. Where that is of the prompt or o
 prompt is given, and what is said in answer to it is explained. Knows tokenizers, and no model.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fastif.errors import DataError, EmptyDataError, ModelError
+from fastif.errors import DataError, EmptyDataError, FastifWarning
 from fastif.integrations.huggingface.probes import IDS
-from fastif.integrations.huggingface.texts import BETWEEN, TokenExamples, TokenTable, padding_of
+from fastif.integrations.huggingface.texts import BETWEEN, CHUNK, TokenExamples, TokenTable, padding_of
 from fastif.losses import IGNORED_CLASS
 from fastif.ragged import Ragged
 
 PROMPT, COMPLETION, TEXT = "prompt", "completion", "text"  # columns of rows
-SHOWN = 60  # letters of a completion in a line about it
+SHOWN = 60  # letters of a text in a line about it
+Tokens = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class Said:
-    """Texts as tokens: a list for each input of the model and each text, and the first token that is said in each."""
+    """Texts as tokens: those of each text for each input of the model, and the number of the first that is said."""
 
-    columns: dict[str, list[list[int]]]
+    columns: dict[str, list[Tokens]]
     first: list[int]
 
     @classmethod
@@ -35,21 +38,30 @@ class Said:
 
         A token that begins in the prompt and ends in the completion is of the completion.
         """
+        columns: dict[str, list[Tokens]] = {}
+        first: list[int] = []
         whole = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
-        encoded = tokenizer(
-            whole, add_special_tokens=special_tokens, padding=False, return_offsets_mapping=True, verbose=False
-        )
-        spans = encoded.pop("offset_mapping")
-        first = [
-            next((place for place, (_, end) in enumerate(spans[row]) if end > len(prompt)), len(spans[row]))
-            for row, prompt in enumerate(prompts)
-        ]
-        return cls(dict(encoded), first)
+        for start in range(0, len(whole), CHUNK):
+            some = whole[start : start + CHUNK]
+            encoded = tokenizer(
+                some, add_special_tokens=special_tokens, padding=False, return_offsets_mapping=True, verbose=False
+            )
+            for prompt, spans in zip(prompts[start : start + CHUNK], encoded.pop("offset_mapping"), strict=True):
+                within = (place for place, (_, end) in enumerate(spans) if end > len(prompt))
+                first.append(next(within, len(spans)))
+            for name, rows in encoded.items():
+                columns.setdefault(name, []).extend(np.asarray(row, dtype=np.int32) for row in rows)
+        return cls(columns, first)
 
-    def targets(self, row: int) -> list[int]:
-        """Return the token after each, as far as it is said; the first of a text has none before it to be said by."""
-        ids, first = self.columns[IDS][row], max(1, self.first[row])
-        return [*[IGNORED_CLASS] * min(first - 1, len(ids)), *ids[first:], IGNORED_CLASS][: len(ids)]
+    def targets(self, row: int, length: int) -> Tokens:
+        """Return the token after each of so many, as far as it is said.
+
+        The first of a text has none before it to be said by, and what comes after the last is cut off.
+        """
+        ids, first = self.columns[IDS][row][:length], max(1, self.first[row])
+        targets = np.full(len(ids), IGNORED_CLASS, dtype=np.int32)
+        targets[first - 1 : -1] = ids[first:]
+        return targets
 
 
 class Completions(TokenExamples):
@@ -61,6 +73,7 @@ class Completions(TokenExamples):
         said: the tokens of both.
         tokenizer: it made them.
         max_length: tokens at which a text is cut.
+        are_own: whether completions are what the model itself says.
         slices, source: as of `Examples`.
     """
 
@@ -68,31 +81,38 @@ class Completions(TokenExamples):
         self,
         prompts: Sequence[str],
         completions: Sequence[str],
+        *,
         said: Said,
         tokenizer: Any,
-        *,
         max_length: int,
+        are_own: bool = False,
         slices: Sequence[str] | None = None,
         source: str = "data",
     ) -> None:
         self.prompts, self.completions, self.max_length = list(prompts), list(completions), max_length
-        self.truncated = sum(len(ids) > max_length for ids in said.columns[IDS])
-        rows = {name: [ids[:max_length] for ids in column] for name, column in said.columns.items()}
-        targets = [said.targets(row)[:max_length] for row in range(len(prompts))]
-        for row, ids in enumerate(rows[IDS]):
-            if len(ids) == max_length:
-                targets[row][-1] = IGNORED_CLASS  # what would be said next was cut off
-            if all(target == IGNORED_CLASS for target in targets[row]):
+        lengths = [len(ids) for ids in said.columns[IDS]]
+        self.truncated = sum(length > max_length for length in lengths)
+        counted = torch.tensor(lengths).clamp_max(max_length)
+        targets = [said.targets(row, max_length) for row in range(len(lengths))]
+        for row, some in enumerate(targets):
+            if (some == IGNORED_CLASS).all():
                 raise DataError(_without_target(row, source, prompts[row], completions[row], max_length))
-        lengths = torch.tensor([len(ids) for ids in rows[IDS]])
         table = TokenTable(
-            {name: _ragged(column, lengths) for name, column in rows.items()},
-            {name: padding_of(tokenizer, name) for name in rows},
-            _ragged(targets, lengths),
+            {name: _ragged([ids[:max_length] for ids in rows], counted) for name, rows in said.columns.items()},
+            {name: padding_of(tokenizer, name) for name in said.columns},
+            _ragged(targets, counted),
         )
         self._tokenizer = tokenizer
         shown = [f"{one}{BETWEEN}{two}" if one else two for one, two in zip(prompts, completions, strict=True)]
         super().__init__(table, text=shown, slices=slices, source=source)
+        self.targets_are_predictions = are_own
+        if self.truncated:
+            warnings.warn(
+                f"{self.truncated} of {len(lengths)} texts of {source} have more than {max_length} tokens, and what "
+                "stands behind these is left out. Give a larger max_length= if the model takes more.",
+                FastifWarning,
+                stacklevel=3,
+            )
 
     def __getitem__(self, index: int) -> dict[str, str]:
         """Return one example as a person reads it."""
@@ -104,38 +124,37 @@ class Completions(TokenExamples):
         return words if len(words) <= SHOWN else f"{words[: SHOWN - 1]}…"
 
 
-def columns_of(rows: Sequence[Any], source: str) -> tuple[list[str] | None, list[str] | None]:
-    """Return the prompts and the completions of some rows, None for what they lack: a text is a completion of nothing.
+def columns_of(data: Any, source: str) -> tuple[list[str] | None, list[str] | None]:
+    """Return the prompts and the completions of rows, None for what they lack: a text is a completion of nothing.
 
     >>> columns_of([{"prompt": "1 + 1 =", "completion": " 2"}], "train")
     (['1 + 1 ='], [' 2'])
-    >>> columns_of([{"text": "1 + 1 = 2"}], "train")
-    (None, ['1 + 1 = 2'])
+    >>> columns_of({"text": ["1 + 1 = 2", "1 + 2 = 3"]}, "train")
+    (None, ['1 + 1 = 2', '1 + 2 = 3'])
     """
-    kinds = {frozenset({PROMPT, COMPLETION, TEXT} & set(row)) if isinstance(row, Mapping) else None for row in rows}
-    known = set((kinds.pop() if len(kinds) == 1 else None) or ())
+    if isinstance(data, Mapping) and data and not any(isinstance(column, str) for column in data.values()):
+        columns = {str(name): list(column) for name, column in data.items()}
+    elif hasattr(data, "to_dict") and hasattr(data, "columns"):  # a data frame
+        columns = {str(name): list(data[name]) for name in data.columns}
+    else:
+        rows = [data] if isinstance(data, Mapping) else list(data)
+        names = {tuple(sorted(row)) if isinstance(row, Mapping) else () for row in rows}
+        columns = {name: [row[name] for row in rows] for name in names.pop()} if len(names) == 1 else {}
+    known = {PROMPT, COMPLETION, TEXT} & set(columns)
     if known == {TEXT}:
-        return None, [row[TEXT] for row in rows]
+        return None, columns[TEXT]
     if known in ({PROMPT}, {PROMPT, COMPLETION}):
-        return [row[PROMPT] for row in rows], [row[COMPLETION] for row in rows] if COMPLETION in known else None
+        return columns[PROMPT], columns.get(COMPLETION)
     raise DataError(
         f"{source} is not made of texts: needed are rows with '{PROMPT}' and '{COMPLETION}', or with '{TEXT}', the "
         "same in each, or model.examples(prompts, completions)."
     )
 
 
-def _ragged(rows: Sequence[Sequence[int]], lengths: Tensor) -> Ragged:
-    flat = np.fromiter((number for row in rows for number in row), dtype=np.int32, count=int(lengths.sum()))
-    return Ragged(torch.from_numpy(flat), lengths)
-
-
-def check_texts(prompts: Sequence[str], completions: Sequence[str], tokenizer: Any, source: str) -> None:
-    """Raise unless these are texts, one prompt for each completion, and a tokenizer that says where tokens stand."""
-    if not getattr(tokenizer, "is_fast", False):
-        raise ModelError(
-            f"{type(tokenizer).__name__} does not tell where in a text its tokens stand, so that prompt and completion "
-            "could not be told apart. Load the fast tokenizer of the model: AutoTokenizer.from_pretrained(name)."
-        )
+def check_texts(prompts: Sequence[str], completions: Sequence[str], source: str) -> None:
+    """Raise unless these are texts, one prompt for each completion."""
+    if isinstance(prompts, str) or isinstance(completions, str):
+        raise DataError(f"{source} is a text by itself, which would be read letter by letter: give a list, [text].")
     if len(prompts) != len(completions):
         raise DataError(f"{source} has {len(prompts)} prompts but {len(completions)} completions: give one each.")
     if not len(prompts):
@@ -146,11 +165,27 @@ def check_texts(prompts: Sequence[str], completions: Sequence[str], tokenizer: A
             raise DataError(f"the {name} of example {odd} of {source} is a {type(column[odd]).__name__}, not a string.")
 
 
+def require_one_beginning(ids: Tokens, tokenizer: Any, source: str) -> None:
+    """Raise for a text that begins with the first token twice: its own, and the one that the tokenizer adds."""
+    first = getattr(tokenizer, "bos_token_id", None)
+    if first is not None and len(ids) > 1 and ids[0] == ids[1] == first:
+        raise DataError(
+            f"a text of {source} begins with {tokenizer.bos_token!r}, and the tokenizer puts another before it: no "
+            "text was like that in training. Texts of a chat template have their special tokens: "
+            "model.examples(prompts, completions, special_tokens=False)."
+        )
+
+
+def _ragged(rows: Sequence[Tokens], lengths: Tensor) -> Ragged:
+    return Ragged(torch.from_numpy(np.concatenate(rows)), lengths)
+
+
 def _without_target(row: int, source: str, prompt: str, completion: str, max_length: int) -> str:
     words = f"example {row} of {source} has no token to be explained: "
     if not completion:
         return words + "its completion is empty. Leave it out, or give what was said."
     return words + (
-        f"its prompt and completion are {prompt[:SHOWN]!r} and {completion[:SHOWN]!r}. A text is cut at {max_length} "
-        "tokens, and the first of a text has none before it to be said by. Leave it out, or give a larger max_length=."
+        f"its prompt and completion are {prompt[:SHOWN]!r} and {completion[:SHOWN]!r}. Either the tokenizer makes none "
+        f"of the completion, or it lies behind {max_length} tokens, where a text is cut, or it is the first of a text, "
+        "which has none before it to be said by. Leave it out, or give a larger max_length=."
     )

@@ -59,8 +59,11 @@ def check_tokenizer(tokenizer: Any, module: nn.Module) -> None:
         )
 
 
-def longest_text(module: nn.Module, tokenizer: Any, wanted: int | None) -> int:
-    """Return the most tokens that a text may have: those wanted, or all that tokenizer and model allow."""
+def longest_text(module: nn.Module, tokenizer: Any, wanted: int | None, most: int | None = LONGEST) -> int:
+    """Return the most tokens that a text may have: those wanted, or all that tokenizer and model allow.
+
+    Of a tokenizer that does not say, it is so many; for None, those that the model has positions for.
+    """
     tables = [part for name, part in module.named_modules() if name.rpartition(".")[2] in POSITION_TABLES]
     positions = getattr(module.config, "max_position_embeddings", None)
     if isinstance(positions, int):
@@ -68,19 +71,20 @@ def longest_text(module: nn.Module, tokenizer: Any, wanted: int | None) -> int:
         padding = [getattr(part, "padding_idx", None) for part in tables]
         positions -= max((number + 1 for number in padding if number is not None), default=0)
     if wanted is None:
-        said = tokenizer.model_max_length if tokenizer.model_max_length < 10**6 else LONGEST
-        return min(said, positions) if isinstance(positions, int) and positions > 0 else int(said)
+        most_positions = positions if isinstance(positions, int) and positions > 0 else None
+        said = tokenizer.model_max_length if tokenizer.model_max_length < 10**6 else most or most_positions or LONGEST
+        return int(said if most_positions is None else min(said, most_positions))
     least = tokenizer.num_special_tokens_to_add() + 1
-    most = positions if tables and isinstance(positions, int) else None
+    limit = positions if tables and isinstance(positions, int) else None
     if (
         isinstance(wanted, bool)
         or not isinstance(wanted, int)
         or wanted < least
-        or (most is not None and wanted > most)
+        or (limit is not None and wanted > limit)
     ):
         raise ConfigurationError(
             f"max_length must be a whole number of at least {least}"
-            + ("" if most is None else f" and at most {most}, as the model has so many positions")
+            + ("" if limit is None else f" and at most {limit}, as the model has so many positions")
             + f"; not {wanted!r}."
         )
     return wanted

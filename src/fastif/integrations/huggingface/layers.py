@@ -220,7 +220,7 @@ class FrozenLayers:
 
         def forward(*given: Any, **named: Any) -> Any:
             result = original(*given, **named)
-            self._tuples[layer] = len(result) if isinstance(result, tuple) else 0
+            self._tuples[layer] = len(result) if isinstance(result, tuple | list) else 0
             return result
 
         return forward
@@ -245,7 +245,7 @@ def _stop(*given: Any, **named: Any) -> Any:
 
 
 def _states(result: Any) -> Tensor:
-    states: Tensor = result[0] if isinstance(result, tuple) else result
+    states: Tensor = result[0] if isinstance(result, tuple | list) else result
     return states
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fastif.batch import STATES, Batch, Inputs
 from fastif.integrations.huggingface.fit import (
+    LONGEST,
     check_blocks,
     check_tokenizer,
     checked_config,
@@ -57,6 +58,7 @@ class TextModel(TorchModel):
     """
 
     task = "texts"  # what the model must have been made for, in words
+    unsaid_length: int | None = LONGEST  # tokens of a text where the tokenizer does not say; None for all positions
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class TextModel(TorchModel):
         self.config = checked_config(module, self.task)
         check_tokenizer(tokenizer, module)
         self.tokenizer = tokenizer
-        self.max_length = longest_text(module, tokenizer, max_length)
+        self.max_length = longest_text(module, tokenizer, max_length, self.unsaid_length)
         check_blocks(module, self.max_length)
         few = short_inputs(module, tokenizer, self.max_length, self.task)
         chosen, self.choice = self._chosen(module, trainable, freeze_layers, few)
