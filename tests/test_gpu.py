@@ -94,6 +94,22 @@ def classifier(family: str = "bert") -> Any:
     return model, train, model.examples(list(tiny.QUERIES), list(tiny.QUERY_LABELS))
 
 
+@pytest.mark.parametrize("family", ["gpt2", "gemma3"])
+def test_language_models_have_the_scores_of_the_cpu(family: str) -> None:
+    pytest.importorskip("transformers")
+    from fastif.integrations.huggingface import TextGenerator
+    from tests.integrations.huggingface import tiny_generators as tiny
+
+    of = []
+    for device in ("cpu", "cuda"):
+        module = tiny.module_of(family, dtype=torch.float32).to(device)
+        model = TextGenerator(module, tiny.tokenizer_of(), trainable=tiny.LAST_PARTS[family])
+        explainer = fastif.Explainer(model, model.examples(tiny.PROMPTS, tiny.COMPLETIONS), damping=0.1)
+        of.append((explainer.scores(model.examples(tiny.ASKED, tiny.ANSWERS)).values, model.complete(tiny.ASKED)))
+    assert relative_error(of[1][0], of[0][0]) < 3e-2  # tf32
+    assert of[1][1] == of[0][1]
+
+
 @pytest.mark.parametrize("half", ["float16", "bfloat16"])
 def test_half_precision_is_near_float32(half: Any) -> None:
     model, train, queries = classifier()
