@@ -169,7 +169,20 @@ def test_a_head_that_is_applied_at_several_positions() -> None:
     dense = [gradients(model, batch)["head.weight"].flatten(1) for batch in (long, short)]
     torch.testing.assert_close(one.vectors(), dense[0])
     torch.testing.assert_close(one.closeness(other), dense[0] @ dense[1].T)
-    assert probe.features(long).values.shape == (6, 5 * 4)
+
+
+def test_features_of_several_positions_are_their_mean_without_padding() -> None:
+    torch.manual_seed(0)
+    module = Sequence().double()
+    model = fastif.TorchModel(module, loss="cross_entropy")
+    x, y = sequences(6, 5)
+    padded = (
+        torch.cat([x, torch.randn(6, 2, 3, dtype=torch.float64)], dim=1),
+        torch.nn.functional.pad(y, (0, 2), value=-100),
+    )
+    for data in ((x, y), padded):
+        batch = placed(model, data)
+        torch.testing.assert_close(Probe(model, batch).features(batch).values, torch.tanh(module.body(x)).mean(dim=1))
 
 
 def test_features_are_the_input_of_the_last_linear_or_the_output_of_a_named_module() -> None:
