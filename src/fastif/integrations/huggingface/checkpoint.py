@@ -22,11 +22,11 @@ from fastif.integrations.huggingface.adapter_head import CONFIG, fit_config, lab
 
 CLASSIFIER, GENERATOR = AutoModelForSequenceClassification, AutoModelForCausalLM
 TASKS = {CLASSIFIER: "SEQ_CLS", GENERATOR: "CAUSAL_LM"}  # as PEFT calls them
-WORDS = {
+NEEDED = {  # after "it is not a trained"
     CLASSIFIER: "classifier, and random weights explain nothing: fine-tune it first (fastif train).",
     GENERATOR: "language model (AutoModelForCausalLM), and random weights explain nothing.",
 }
-WRITES = " A model that writes text is explained in Python, by TextGenerator.from_pretrained."
+WRITES_TEXT = " A model that writes text is explained in Python, by TextGenerator.from_pretrained."
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack")
 ADAPTER = "adapter_config.json"
 TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
@@ -152,8 +152,8 @@ def _load_model(
         raise ModelError(
             f"the checkpoint {name} has no weights for {made_up[0]}"
             + (f" and {len(made_up) - 1} more" if len(made_up) > 1 else "")
-            + f". It is not a trained {WORDS[kind]}"
-            + (WRITES if kind is CLASSIFIER and _writes(config) else "")
+            + f". It is not a trained {NEEDED[kind]}"
+            + (WRITES_TEXT if kind is CLASSIFIER and _writes(config) else "")
         )
     return module
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fastif.errors import DataError, EmptyDataError, FastifWarning
 from fastif.integrations.huggingface.probes import IDS
-from fastif.integrations.huggingface.texts import BETWEEN, CHUNK, TokenExamples, TokenTable, padding_of
+from fastif.integrations.huggingface.texts import BETWEEN, CHUNK, TokenExamples, TokenTable, padding_of, require_strings
 from fastif.losses import IGNORED_CLASS
 from fastif.ragged import Ragged
 
@@ -159,10 +159,7 @@ def check_texts(prompts: Sequence[str], completions: Sequence[str], source: str)
         raise DataError(f"{source} has {len(prompts)} prompts but {len(completions)} completions: give one each.")
     if not len(prompts):
         raise EmptyDataError(f"{source} is empty: there is no text to work with. Pass at least one.")
-    for name, column in (("prompt", prompts), ("completion", completions)):
-        odd = next((row for row, text in enumerate(column) if not isinstance(text, str)), None)
-        if odd is not None:
-            raise DataError(f"the {name} of example {odd} of {source} is a {type(column[odd]).__name__}, not a string.")
+    require_strings({PROMPT: prompts, COMPLETION: completions}, source)
 
 
 def require_one_beginning(ids: Tokens, tokenizer: Any, source: str) -> None:

@@ -4,7 +4,7 @@ Knows tokenizers and labels as numbers; knows no model. What a person reads of a
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -195,7 +195,12 @@ def _check(texts: Sequence[str], pairs: Sequence[str] | None, targets: Any, sour
     for name, column in (("second texts", pairs), ("labels", targets)):
         if column is not None and len(column) != len(texts):
             raise DataError(f"{source} has {len(texts)} texts but {len(column)} {name}: give one each.")
-    for name, column in (("text", texts), ("second text", pairs or ())):
+    require_strings({"text": texts, "second text": pairs or ()}, source)
+
+
+def require_strings(columns: Mapping[str, Sequence[Any]], source: str) -> None:
+    """Raise for the first that is no string, by the name of its column."""
+    for name, column in columns.items():
         odd = next((row for row, text in enumerate(column) if not isinstance(text, str)), None)
         if odd is not None:
             raise DataError(f"the {name} of example {odd} of {source} is a {type(column[odd]).__name__}, not a string.")
